@@ -43,8 +43,9 @@ machine code at once; the assembly is a view, `kernel.asm["amdgcn"]`, made when 
 - **Loops with dots.** The tiles of the next iteration are loaded into registers while this one multiplies, if
   `num_stages` is above 1 and registers are left beside the sums.
 - **Functions** such as `exp` and `log` are the hardware's instructions or ours: no device library is linked.
-- **Atomics** are single instructions for memory of the device. With `scope="sys"` floats are added by a loop, for
-  memory that other devices see at once may be of a kind that has no such instruction.
+- **Atomics** are single instructions for memory of the device. Those of tiles with masks go through buffers, too, if
+  the family has a buffer instruction for them. With `scope="sys"` floats are added by a loop, for memory that other
+  devices see at once may be of a kind that has no such instruction.
 - **Shared memory** has a fixed size in the code object. Nothing is given at a launch, unless a program wants more than
   there is; then the driver refuses it.
 - **Linking.** LLVM's object is relocatable, and the HIP runtime loads shared objects. `amdgcn/assemble/link.py` links

@@ -120,7 +120,7 @@ INSIDE = {
         "runtime": {"records"},
         "isa": {"runtime", "records"},
         "assemble": set(),
-        "buffer_accesses": set(),
+        "buffer_accesses": {"isa"},
         "compile": {"isa", "assemble", "records", "buffer_accesses"},
         "driver": {"runtime", "records"},
     },

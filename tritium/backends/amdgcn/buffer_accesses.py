@@ -1,4 +1,4 @@
-"""Loads and stores through buffer resources: bounds that the hardware checks do the work of masks.
+"""Loads, stores and atomics through buffer resources: bounds that the hardware checks do the work of masks.
 
     x = load p {vector=4}, mask          ->          x = load p {vector=4, buffer=0}, mask
 
@@ -18,13 +18,16 @@ from ...ir import types as T
 from ...ir.core import Arg, Module, Op, behind_views, walk
 from ...ir.rewrite import annotate
 from ...passes.assumed import Assumed
+from .isa.atomics import has_buffer_instruction
 
 RECORDS = 1 << 31  # bytes of a buffer: offsets of this and more are out of bounds
 WIDEST = 16  # bytes of an access
 
 
-def use_buffers(module: Module) -> Module:
+def use_buffers(module: Module, family: str = "") -> Module:
     """Say which accesses may go through a buffer, and what it begins at: the number of an argument (`buffer`).
+
+    Atomics may if they have a mask, and the `family` of GPUs an instruction for them.
 
     >>> from tritium.ir.text import parse_module
     >>> text = '''kernel @f(%p: ptr<f32>, %n: i32) {launch_checks=True} {
@@ -41,16 +44,21 @@ def use_buffers(module: Module) -> Module:
         return module
     known, assumed = module.found_by(Derivations), Assumed(module)
     found = {op: {**op.attrs, "buffer": known.arguments[base]} for op in walk(module.body)
-             if (base := _base(op, known, assumed)) is not None}  # fmt: skip
+             if _may(op, family) and (base := _base(op, known, assumed)) is not None}  # fmt: skip
     return assumed.stated_by(module.replace(annotate(module.body, found))) if found else module
+
+
+def _may(op: Op, family: str) -> bool:
+    """True for an access of tiles that has a buffer instruction."""
+    if not op.kind.access or op.kind.async_copy or type(op.pointer.type) is not T.Tile:
+        return False
+    if op.kind.atomic:
+        return op.mask is not None and has_buffer_instruction(family, op)
+    return not op.attrs.get("volatile") and op.attrs.get("cache") != ".cv"
 
 
 def _base(op: Op, known: Derivations, assumed: Assumed) -> Arg | None:
     """The argument that a tile of addresses counts from, if its offsets are within a buffer."""
-    if not op.kind.access or op.kind.atomic or op.kind.async_copy or type(op.pointer.type) is not T.Tile:
-        return None
-    if op.attrs.get("volatile") or op.attrs.get("cache") == ".cv":
-        return None
     base = _origin(op.pointer)
     if base not in known.arguments:
         return None

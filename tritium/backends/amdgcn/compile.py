@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[st
 
 def tile_passes(options: Options) -> tuple:
     """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
-    return (*pipeline(AmdTarget.of_options(options)), use_buffers)
+    amd = AmdTarget.of_options(options)
+    return (*pipeline(amd), functools.partial(use_buffers, family=amd.family))
 
 
 # Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.

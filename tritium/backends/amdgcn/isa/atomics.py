@@ -1,4 +1,5 @@
-"""Atomic read-modify-write on global memory: LLVM's instructions, which the hardware has or LLVM writes as loops."""
+"""Atomic read-modify-write on global memory: LLVM's instructions, which the hardware has or LLVM writes as loops; for
+tiles with masks those of buffers, where there is one."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from ....ir import types as T
 from ...gpu.lower.control import guarded
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
+from . import buffers
 from .global_memory import zero
 
 if TYPE_CHECKING:
@@ -23,6 +25,13 @@ _PAIRS = {"cdna2": (T.f16,), **dict.fromkeys(("cdna3", "cdna4", "rdna4"), (T.f16
 # others see at once LLVM writes loops around compare-and-swap.
 NOTHING = "!999998"  # an empty node of metadata
 _ORDINARY = "".join(f", !amdgpu.{what} {NOTHING}" for what in ("no.fine.grained.memory", "no.remote.memory"))
+# Updates of floats that buffer instructions have, by family: (how, type). Pairs are those of `_PAIRS`, but for CDNA3.
+_F64 = {(how, T.f64) for how in ("add", "min", "max")}
+_F32 = {(how, T.f32) for how in ("add", "min", "max")}
+_BUFFERED = {"cdna2": {("add", T.f32), *_F64}, "cdna3": {("add", T.f32), *_F64}, "cdna4": {("add", T.f32), *_F64},
+             "rdna3": _F32, "rdna3.5": _F32, "rdna4": _F32}  # fmt: skip
+_BUFFER_PAIRS = {**_PAIRS, "cdna3": (T.f16,)}
+_IN_BUFFERS = {"xchg": "swap", "min": "smin", "max": "smax"}  # names of buffer instructions, for signed integers
 SCOPES = {"gpu": 'syncscope("agent")', "cta": 'syncscope("workgroup")', "sys": ""}
 
 
@@ -31,14 +40,28 @@ def widest(family: str, how: str, t: T.Scalar) -> int:
     return 2 if how == "add" and t in _PAIRS.get(family, ()) else 1
 
 
+def has_buffer_instruction(family: str, op: Op) -> bool:
+    """True if a buffer instruction does what an atomic op of tiles does to each element, or pair, within the device.
+
+    Compare-and-swap has no mask, so buffers would gain it nothing.
+    """
+    how, t = op.attrs.get("how", "cas"), T.element(op.pointer.type).pointee
+    if op.attrs["scope"] == "sys" or how in ("cas", "load", "store") or type(t) is T.Ptr:
+        return False
+    if op.attrs.get("vector") == 2:
+        return t in _BUFFER_PAIRS.get(family, ())
+    if how == "xchg" or not t.is_float:
+        return t.bits in (32, 64)
+    return (how, t) in _BUFFERED.get(family, ())
+
+
 def atomic(g: AmdLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Sequence[Sequence[Val]],
            mask: Val | None) -> list[Val]:
     """Read-modify-write of neighbours; the old values, 0 where the mask is off. Bits are exchanged as integers."""
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
     if len(values[0]) > 1:
         both = pack(w, values[0])
-        update = lambda: _update(g, op, how, t, pointer, [both])
-        (old,) = update() if mask is None else guarded(g, mask, update, [zero(both.type)])
+        (old,) = _masked(g, op, how, t, pointer, [both], mask)
         return [w.extract(old, k) for k in range(len(values[0]))]
     xs, back = [v[0] for v in values], None
     if how in ("cas", "xchg", "load", "store") and not kind.startswith("i"):
@@ -47,12 +70,38 @@ def atomic(g: AmdLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Se
         back = "inttoptr" if pointers else "bitcast"
     if kind == "i1":
         xs, back = [w.cast("zext", x, "i8") for x in xs], "trunc"
-    update = lambda: _update(g, op, how, t, pointer, xs)
     if how == "store":
-        _stored(g, mask, update)
+        _stored(g, mask, lambda: _update(g, op, how, t, pointer, xs))
         return []
-    old = update() if mask is None else guarded(g, mask, update, [zero(xs[0].type)])
+    old = _masked(g, op, how, t, pointer, xs, mask)
     return [w.cast(back, x, kind) for x in old] if back else old
+
+
+def _masked(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val, xs: Sequence[Val],
+            mask: Val | None) -> list[Val]:
+    """The old value, 0 where the mask is off: by bounds of a buffer, else by a branch."""
+    if mask is not None and "buffer" in op.attrs:
+        return [_in_buffer(g, op, how, t, pointer, xs[0], mask)]
+    update = lambda: _update(g, op, how, t, pointer, xs)
+    return update() if mask is None else guarded(g, mask, update, [zero(xs[0].type)])
+
+
+def _in_buffer(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val, x: Val, mask: Val) -> Val:
+    """Buffer instructions have no order of their own: fences give it to them."""
+    order, scope, name = op.attrs["sem"], SCOPES[op.attrs["scope"]], _name(how, t)
+    if order in ("release", "acq_rel"):
+        g.w.effect(f"fence {scope} release")
+    old = buffers.atomic(g, op.attrs["buffer"], pointer, _IN_BUFFERS.get(name, name), x, mask)
+    if order in ("acquire", "acq_rel"):
+        g.w.effect(f"fence {scope} acquire")
+    return old
+
+
+def _name(how: str, t: T.Scalar | T.Ptr) -> str:
+    """LLVM's name of an update."""
+    if how not in ("add", "min", "max") or type(t) is T.Ptr:
+        return how
+    return ("f" if t.is_float else "u" if how != "add" and not t.signed else "") + how
 
 
 def _stored(g: AmdLowering, mask: Val | None, update: Callable[[], list[Val]]) -> None:
@@ -77,10 +126,7 @@ def _update(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val,
         both = f"{{ {word}, i1 }}"
         made = w.effect(f"cmpxchg {pointer.typed}, {xs[0].typed}, {xs[1].typed} {scope} {order} {weaker}", both)
         return [w.effect(f"extractvalue {both} {made}, 0", word)]
-    name = how
-    if how in ("add", "min", "max") and type(t) is not T.Ptr:
-        name = ("f" if t.is_float else "u" if how != "add" and not t.signed else "") + how
-    notes = _ORDINARY if scope else ""
+    name, notes = _name(how, t), _ORDINARY if scope else ""
     if name == "fadd":
         notes += f", !amdgpu.ignore.denormal.mode {NOTHING}"
     return [w.effect(f"atomicrmw {name} {pointer.typed}, {xs[0].typed} {scope} {order}, align {size}{notes}", word)]

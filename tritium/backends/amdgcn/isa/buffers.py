@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
-from ...llvm.writer import mangle
+from ...llvm.writer import mangle, value
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -21,6 +21,8 @@ _FLAGS = {9: 0x27000, 10: 0x31027000, 11: 0x31027000, 12: 0x31027000}
 
 # Bits of an access that say how caches treat it, by generation: what is used once, and what is kept in L2 alone.
 _ONCE, _IN_L2 = {9: 2, 10: 2, 11: 2, 12: 1}, {9: 1, 10: 1, 11: 1, 12: 2 << 3}
+
+_DEVICE = {12: 2 << 3}  # of an atomic: the caches that the whole device shares; older generations go there anyway
 
 
 def hints(g: AmdLowering, attrs: Mapping[str, Any]) -> int:
@@ -52,6 +54,18 @@ def store(g: AmdLowering, number: int, pointer: Val, items: Sequence[Val], mask:
     w.declare(name, "void", [word, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: write)")
     x, offset = w.cast("bitcast", pack(w, items), word), _offset(g, number, pointer, mask)
     w.effect(f"call void @{name}({x.typed}, {_resource(g, number).typed}, {offset.typed}, i32 0, i32 {aux})")
+
+
+def atomic(g: AmdLowering, number: int, pointer: Val, name: str, x: Val, mask: Val) -> Val:
+    """Read-modify-write by buffer instruction `name`; the old value, 0 in lanes that the mask leaves out: they update
+    nothing."""
+    w, kind = g.w, mangle(x.type)
+    full = f"llvm.amdgcn.raw.ptr.buffer.atomic.{name}.{kind}"
+    w.declare(full, x.type, [x.type, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind")
+    resource, offset = _resource(g, number), _offset(g, number, pointer, mask)
+    aux = _DEVICE.get(g.target.generation, 0)
+    old = w.effect(f"call {x.type} @{full}({x.typed}, {resource.typed}, {offset.typed}, i32 0, i32 {aux})", x.type)
+    return w.select(mask, old, value(x.type, "zeroinitializer"))
 
 
 def _is_zero(x: Val) -> bool:
