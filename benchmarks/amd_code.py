@@ -41,7 +41,12 @@ machine code at once; the assembly is a view, `kernel.asm["amdgcn"]`, made when 
 - **Lanes** exchange values by moves within a row of 16 (DPP), which LLVM joins with the operation that uses them, and
   by permutations of rows; only lanes that are farther apart go through the unit of shared memory.
 - **Loops with dots.** The tiles of the next iteration are loaded into registers while this one multiplies, if
-  `num_stages` is above 1 and registers are left beside the sums.
+  `num_stages` is above 1 and registers are left beside the sums. On gfx950 they are copied straight to shared memory
+  instead (`buffer_load_dwordx4 ... lds`), `num_stages` - 1 iterations ahead, if all of them may go through buffers and
+  are contiguous along K: matrix instructions take neighbours along K, and only registers transpose for nothing. Lanes
+  copy in the order of the buffer, so the swizzle of shared memory is in the addresses that they load from. Each
+  iteration has one wait (`s_waitcnt vmcnt(n)`) and one barrier, and none for what is still under way. Copies of gfx942
+  have four bytes; it keeps to registers.
 - **Functions** such as `exp` and `log` are the hardware's instructions or ours: no device library is linked.
 - **Atomics** are single instructions for memory of the device. Those of tiles with masks go through buffers, too, if
   the family has a buffer instruction for them. With `scope="sys"` floats are added by a loop, for memory that other

@@ -50,7 +50,7 @@ def use_buffers(module: Module, family: str = "") -> Module:
 
 def _may(op: Op, family: str) -> bool:
     """True for an access of tiles that has a buffer instruction."""
-    if not op.kind.access or op.kind.async_copy or type(op.pointer.type) is not T.Tile:
+    if not op.kind.access or type(op.pointer.type) is not T.Tile:
         return False
     if op.kind.atomic:
         return op.mask is not None and has_buffer_instruction(family, op)

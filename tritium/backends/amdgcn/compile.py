@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ... import knobs, passes
 from ...analysis.accesses import origins_of
+from ...ir.core import walk
 from ...locks import once
 from ...passes.inline_calls import inline_calls
 from ..gpu.lower import lower_kernel
+from ..gpu.ops import async_load
 from ..gpu.passes import pipeline
 from ..llvm.target import assembly, compile_text, llvm
 from . import records
@@ -18,6 +21,7 @@ from .assemble.link import link
 from .assemble.resources import resources_of
 from .buffer_accesses import use_buffers
 from .isa.atomics import NOTHING
+from .isa.direct_copies import annotated
 from .isa.target import AmdTarget
 
 if TYPE_CHECKING:
@@ -35,12 +39,20 @@ def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[st
     """Tile IR with pipelined loops and layouts."""
     if options.sanitized:
         metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
-    return passes.run(module, tile_passes(options), passes.dumping(module.name))
+    made = passes.run(module, tile_passes(options), passes.dumping(module.name))
+    if any(op.kind is async_load and "buffer" not in op.attrs for op in walk(made.body)):
+        # Direct copies go through buffers alone: prefetch into registers instead.
+        amd = replace(AmdTarget.of_options(options), async_copies=None)
+        made = passes.run(module, _passes(amd), passes.dumping(module.name))
+    return made
 
 
 def tile_passes(options: Options) -> tuple:
     """The passes of the stage `ttgir`: those of every GPU, for this one, and what may go through buffers."""
-    amd = AmdTarget.of_options(options)
+    return _passes(AmdTarget.of_options(options))
+
+
+def _passes(amd: AmdTarget) -> tuple:
     return (*pipeline(amd), functools.partial(use_buffers, family=amd.family))
 
 
@@ -66,7 +78,7 @@ def llir(module: Module, target: GPUTarget, options: Options, metadata: dict[str
                             f"@smem = internal addrspace(3) global [{shared} x i8] poison, align 16", 1)
     metadata |= {"shared": max(shared, options.min_shared_mem), "messages": records.sites_of(text)}
     metadata["dynamic_shared"] = metadata["shared"] - (shared if fits else 0)
-    return "\n".join([*_VERSION, text])
+    return "\n".join([*_VERSION, annotated(text)])
 
 
 def _attributes(options: Options) -> str:

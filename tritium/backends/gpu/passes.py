@@ -45,7 +45,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         yield must_change(on(specialize_warps, ping_pong=False)), *finish
         yield on(prefetch_loads), on(software_pipeline), *finish
         for most in range(most_stages(module) - 1, 0, -1):
-            yield on(prefetch_loads), on(software_pipeline, most=most), *finish
+            yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), *finish
 
     return (
         promise_arguments,  # to functions

@@ -72,14 +72,17 @@ NO_MMA = Mma()
 class AsyncCopies(NamedTuple):
     """Copies from global to shared memory that run beside the computation.
 
-    copy(g, to, constant, source, size, mask): copy `size` bytes to `constant` bytes behind `to`; zeros where the mask
-    is off. commit(g): close a group of copies. wait(g, pending): until at most `pending` groups of this
-    thread are in flight.
+    copy(g, to, constant, source, size, mask, attrs): copy `size` bytes to `constant` bytes behind `to`; zeros where the
+    mask is off. commit(g): close a group of copies. wait(g, pending): until at most `pending` groups of this thread are
+    in flight. sizes: bytes that one copy may have. in_lane_order: the lanes of a warp copy to one place after the
+    other, from that of the first lane on.
     """
 
     copy: Callable[..., None]
     commit: Callable[..., None]
     wait: Callable[..., None]
+    sizes: tuple[int, ...] = (4, 8, 16)
+    in_lane_order: bool = False
 
 
 def one_by_one(how: str, element: Scalar) -> int:

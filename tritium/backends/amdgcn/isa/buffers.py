@@ -39,7 +39,7 @@ def load(g: AmdLowering, number: int, pointer: Val, kind: str, count: int, mask:
     word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
     name = f"llvm.amdgcn.raw.ptr.buffer.load.{mangle(word)}"
     w.declare(name, word, ["ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: read)")
-    arguments = f"{_resource(g, number).typed}, {_offset(g, number, pointer, mask).typed}, i32 0, i32 {aux}"
+    arguments = f"{resource(g, number).typed}, {offset(g, number, pointer, mask).typed}, i32 0, i32 {aux}"
     x = w.cast("bitcast", w.effect(f"call {word} @{name}({arguments})", word), _type(kind, count))
     if mask is not None and fill is not None and not all(map(_is_zero, fill)):
         x = w.select(mask, x, pack(w, fill))
@@ -52,8 +52,8 @@ def store(g: AmdLowering, number: int, pointer: Val, items: Sequence[Val], mask:
     word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
     name = f"llvm.amdgcn.raw.ptr.buffer.store.{mangle(word)}"
     w.declare(name, "void", [word, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: write)")
-    x, offset = w.cast("bitcast", pack(w, items), word), _offset(g, number, pointer, mask)
-    w.effect(f"call void @{name}({x.typed}, {_resource(g, number).typed}, {offset.typed}, i32 0, i32 {aux})")
+    x, at = w.cast("bitcast", pack(w, items), word), offset(g, number, pointer, mask)
+    w.effect(f"call void @{name}({x.typed}, {resource(g, number).typed}, {at.typed}, i32 0, i32 {aux})")
 
 
 def atomic(g: AmdLowering, number: int, pointer: Val, name: str, x: Val, mask: Val) -> Val:
@@ -62,9 +62,9 @@ def atomic(g: AmdLowering, number: int, pointer: Val, name: str, x: Val, mask: V
     w, kind = g.w, mangle(x.type)
     full = f"llvm.amdgcn.raw.ptr.buffer.atomic.{name}.{kind}"
     w.declare(full, x.type, [x.type, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind")
-    resource, offset = _resource(g, number), _offset(g, number, pointer, mask)
-    aux = _DEVICE.get(g.target.generation, 0)
-    old = w.effect(f"call {x.type} @{full}({x.typed}, {resource.typed}, {offset.typed}, i32 0, i32 {aux})", x.type)
+    at, aux = offset(g, number, pointer, mask), _DEVICE.get(g.target.generation, 0)
+    old = w.effect(f"call {x.type} @{full}({x.typed}, {resource(g, number).typed}, {at.typed}, i32 0, i32 {aux})",
+                   x.type)  # fmt: skip
     return w.select(mask, old, value(x.type, "zeroinitializer"))
 
 
@@ -81,7 +81,7 @@ def _base(g: AmdLowering, number: int) -> Val:
     return g.get(g.module.args[number])[0]
 
 
-def _resource(g: AmdLowering, number: int) -> Val:
+def resource(g: AmdLowering, number: int) -> Val:
     """The resource of what an argument points to."""
     return g.once(("buffer", number), lambda: _make(g, _base(g, number)))
 
@@ -94,9 +94,9 @@ def _make(g: AmdLowering, base: Val) -> Val:
                       "ptr addrspace(8)", at=0)  # fmt: skip
 
 
-def _offset(g: AmdLowering, number: int, pointer: Val, mask: Val | None) -> Val:
+def offset(g: AmdLowering, number: int, pointer: Val, mask: Val | None) -> Val:
     """The bytes between an argument and a pointer; LLVM finds the integers that the pointer was computed from."""
     w = g.w
     here, there = (w.cast("ptrtoint", x, "i64") for x in (_base(g, number), pointer))
-    offset = w.cast("trunc", w.binary("sub", there, here), "i32")
-    return offset if mask is None else w.select(mask, offset, g.int(OUTSIDE))
+    between = w.cast("trunc", w.binary("sub", there, here), "i32")
+    return between if mask is None else w.select(mask, between, g.int(OUTSIDE))

@@ -10,7 +10,7 @@ from ....errors import TritonError
 from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import Target
-from . import atomics, global_memory, inline_asm, messages, mma, native, shuffles, threads
+from . import atomics, direct_copies, global_memory, inline_asm, messages, mma, native, shuffles, threads
 from .architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         carries_words=True,
         pair_cast=functools.partial(native.pair_cast, arch.family),
         reciprocal=native.reciprocal,
+        async_copies=direct_copies.COPIES if arch.family == "cdna4" else None,
         exchange=shuffles.exchange if arch.family == "cdna4" else None,
         exchange_bits=(4, 5),
         mma=mma.instructions(name, nonkdim, kpack),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .lowering import AmdLowering
 
 TICK = 10  # nanoseconds
-_CONVERGENT = "convergent nounwind"
+CONVERGENT = "convergent nounwind"
 
 
 def index(g: AmdLowering, what: str, axis: int = 0) -> Val:
@@ -57,14 +57,30 @@ def special_register(g: AmdLowering, number: int, first: int, bits: int) -> Val:
 
 
 def barrier(g: AmdLowering) -> None:
-    """All threads of the program meet, and see each other's memory."""
-    g.w.declare("llvm.amdgcn.s.barrier", "void", [], _CONVERGENT)
-    g.w.effect('fence syncscope("workgroup") release')
+    """All threads of the program meet, and see each other's memory.
+
+    A fence that releases to the work-group would wait for direct copies to shared memory, which have waits of their
+    own. So where there are such copies, the warp waits for its accesses to shared memory by itself.
+    """
+    g.w.declare("llvm.amdgcn.s.barrier", "void", [], CONVERGENT)
+    if g.target.async_copies is None:
+        g.w.effect('fence syncscope("workgroup") release')
+    else:
+        g.w.effect('fence syncscope("wavefront") release')
+        wait_for(g, shared=0)
     g.w.effect("call void @llvm.amdgcn.s.barrier()")
     g.w.effect('fence syncscope("workgroup") acquire')
 
 
+def wait_for(g: AmdLowering, loads: int = 63, shared: int = 15) -> None:
+    """Wait until at most so many loads, and accesses to shared memory, of the warp are under way: `s_waitcnt` of
+    generation 9, by default for nothing."""
+    bits = loads & 15 | loads >> 4 << 14 | shared << 8 | 7 << 4
+    g.w.declare("llvm.amdgcn.s.waitcnt", "void", ["i32 immarg"], "nounwind")
+    g.w.effect(f"call void @llvm.amdgcn.s.waitcnt(i32 {bits})")
+
+
 def uniform(g: AmdLowering, x: Val) -> Val:
     """A value equal in all lanes, in a scalar register."""
-    g.w.declare("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], _CONVERGENT)
+    g.w.declare("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], CONVERGENT)
     return g.w.effect(f"call i32 @llvm.amdgcn.readfirstlane.i32({x.typed})", "i32", at=0)

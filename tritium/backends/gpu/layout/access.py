@@ -13,6 +13,7 @@ from .. import ops as gpu_ops
 from ..target import Target
 from .across import loads_across
 from .linear import Layout, blocked, log2, product
+from .swizzle import lane_ordered
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 
@@ -73,13 +74,19 @@ class Accesses:
         width = min(ANCHOR_BYTES // size, info.contiguity[axis], shape[axis], max(1, info.divisibility[axis] // size))
         if mask is not None:
             width = min(width, self.info(mask).constancy[axis])
+        if op.kind is gpu_ops.async_load and self.target.async_copies is not None:
+            width = max((n // size for n in self.target.async_copies.sizes if n <= width * size), default=width)
         if op.kind.atomic:
             width = min(width, self.target.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
     def coalesced(self, op: Op) -> Layout:
-        """The coalesced layout of a memory op."""
+        """The coalesced layout of a memory op; that of a copy in the order of lanes follows from its buffer."""
         shape, order = self.order(op)
+        copies = self.target.async_copies
+        if op.kind is gpu_ops.async_load and copies is not None and copies.in_lane_order:
+            size = _size(T.element(op.pointer.type).pointee)
+            return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
         if axis == order[0]:
             return blocked(shape, width, self.warps, self.lanes, order)

@@ -6,7 +6,7 @@ its registers, and writes them to shared memory as neighbours, so that fragments
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -30,6 +30,13 @@ def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:
                 for load, along in _sources(x, len(T.shape(x.type)) + axis, carried, set()):
                     found[load] = along, mma.gathers(op, T.element(load.type), warps)
     return found
+
+
+def is_across(dot: Op, contiguous: Callable[[Op], int]) -> bool:
+    """True if an operand of a dot is loaded in its block with another contiguous axis than K."""
+    rank = len(dot.type.shape)
+    ends = ((dot.operands[0], rank - 1), (dot.operands[1], rank - 2))
+    return any(contiguous(load) != along for x, axis in ends for load, along in _sources(x, axis, {}, set()))
 
 
 def _carried(module: Module) -> Iterator[tuple[Value, tuple[Value, Value]]]:
@@ -59,4 +66,4 @@ def _sources(x: Value, axis: int, carried: dict, seen: set) -> Iterator[tuple[Op
             yield from _sources(y, axis, carried, seen)
 
 
-__all__ = ["loads_across"]
+__all__ = ["is_across", "loads_across"]

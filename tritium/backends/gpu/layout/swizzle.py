@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .linear import log2
+from .linear import Layout, log2, pad, solve
 
 if TYPE_CHECKING:
     from ....ir import types as T
@@ -36,6 +36,21 @@ def swizzled(shape: tuple[int, ...], axis: int, size: int) -> tuple[tuple[int, .
         images[outer_low + k] = width << k
     mask = {128: 7, 64: 3, 32: 1}[width] if width >= 32 else 0
     return tuple(x ^ ((x >> 7 & mask) << 4) for x in images), width
+
+
+def lane_ordered(shape: tuple[int, ...], axis: int, size: int, per_thread: int, warps: int, lanes: int) -> Layout:
+    """The layout in which neighbouring lanes hold neighbouring runs of `per_thread` elements of such a tile's buffer:
+    addresses, not elements, go up with the registers of a run, then lanes, warps and further registers.
+
+    >>> lane_ordered((16, 64), 1, 2, 8, 1, 64)
+    Layout((16, 64), reg=(1, 2, 4, 512), lane=(8, 16, 32, 72, 144, 288), warp=())
+    """
+    images, _ = swizzled(shape, axis, size)
+    places = [solve(images, size << k) or 0 for k in range(len(images))]
+    run, inside = log2(per_thread), log2(per_thread * lanes)
+    lane, warp = places[run:inside], places[inside : inside + log2(warps)]
+    reg = *places[:run], *places[inside + log2(warps) :]
+    return Layout(tuple(shape), reg, pad(lane, log2(lanes)), pad(warp, log2(warps)))
 
 
 def cuts(tile: T.Tile, axis: int, room: int) -> tuple[list[int], int]:

@@ -69,7 +69,7 @@ def async_load(g: Lowering, op: Op, buffer: Sequence[Val], pointers: Sequence[Va
             offset, constant = at[r]
             address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
             source, allowed = pointers[r], None if mask is None else mask[r]
-            g.target.async_copies.copy(g, address, constant, source, width * size, allowed)
+            g.target.async_copies.copy(g, address, constant, source, width * size, allowed, op.attrs)
 
 
 @lower(gpu_ops.buffer_load)

@@ -237,13 +237,14 @@ class Lowering:
                 runs.setdefault(x.bit_length() - 1 - k, []).append(k)
             elif x:
                 odd.append((k, x))
+        disjoint = not odd and len({*images} - {0}) == sum(map(bool, images))
         for distance, bits in runs.items():
             piece = self.place(part)
             if part != "thread" or len(bits) < len(images):
                 piece = w.binary("and", piece, w.const("i32", sum(1 << k for k in bits)))
             if distance:
                 piece = w.binary("shl" if distance > 0 else "lshr", piece, w.const("i32", abs(distance)))
-            total = piece if total is None else w.binary("xor" if odd else "or disjoint", total, piece)
+            total = piece if total is None else w.binary("or disjoint" if disjoint else "xor", total, piece)
         for k, x in odd:
             bit = w.binary("and", w.binary("lshr", self.place(part), w.const("i32", k)), w.const("i32", 1))
             piece = w.binary("mul", bit, w.const("i32", x))

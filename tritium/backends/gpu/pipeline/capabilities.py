@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....analysis.axis_info import analyze
 from ....ir import types as T
+from ..layout.across import is_across
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Op
@@ -18,10 +19,11 @@ class Capabilities(NamedTuple):
     """What the target can do with dots and loads.
 
     fits(dot): it has an asynchronous MMA for this dot on shared-memory operands. multiplies(dot): it has an MMA for it
-    with operands in registers. copies(dot): it has no MMA for it, but asynchronous copies to buffers that threads read.
-    axis(load): the contiguous axis of a load. vector(load): the bytes of one asynchronous copy. takes(dot, operand,
-    axis): operand "a" or "b" may be contiguous along `axis`. lhs_once(dot): an lhs in registers is not replicated over
-    threads. holds(tiles): these tiles fit into the registers of the threads at the same time.
+    with operands in registers, and asynchronous copies to buffers that these are read from. copies(dot): it has no MMA
+    for it, but asynchronous copies to buffers that threads read. axis(load): the contiguous axis of a load.
+    vector(load): the bytes of one asynchronous copy. takes(dot, operand, axis): operand "a" or "b" may be contiguous
+    along `axis`. lhs_once(dot): an lhs in registers is not replicated over threads. holds(tiles): these tiles fit into
+    the registers of the threads at the same time.
     """
 
     fits: Callable
@@ -49,7 +51,9 @@ def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ..
         return dot.operands[0].type, dot.operands[1].type, dot.type, dot.attrs["precision"], warps
 
     def multiplies(dot: Op) -> bool:
-        return copies_itself and len(dot.type.shape) == 2 and mma.fragments(*types(dot)) is not None
+        if not copies_itself or len(dot.type.shape) != 2 or mma.fragments(*types(dot)) is None:
+            return False
+        return mma.gathers is None or not is_across(dot, axis)  # else its operand is transposed in registers
 
     def copies(dot: Op) -> bool:
         return copies_itself and len(dot.type.shape) == 2 and mma.accumulator(*types(dot)) is None

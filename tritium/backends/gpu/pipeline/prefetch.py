@@ -14,8 +14,8 @@ register budget is spent. Loops that contain loops are left alone. So are loops 
 the launcher can prove not to alias the prefetched loads (`reordering.Reordering`).
 
 Loops with dots are pipelined through shared memory (`software_pipeline`). Where a target has no asynchronous copies for
-that, and its cost model says so (`prefetched_dots`), they are prefetched like the others, in the kernel's `num_stages`:
-the tiles of the next iteration arrive while this one multiplies.
+all tiles that a loop multiplies, and its cost model says so (`prefetched_dots`), they are prefetched like the others,
+in the kernel's `num_stages`: the tiles of the next iteration arrive while this one multiplies.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
-from .capabilities import NO_DOTS
+from .capabilities import NO_DOTS, capabilities
 from .iteration import Emission, IterationEmitter
 from .loop_info import LoopInfo, stages_of
 from .reordering import Reordering
-from .schedule import register_loads, schedule_dots
+from .schedule import prefetched_loads, register_loads, schedule_dots
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Op, Value
@@ -42,22 +42,25 @@ if TYPE_CHECKING:
     from .schedule import Schedule
 
 
-def prefetch_loads(module: Module, target: Target) -> Module:
+def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Module:
     """Prefetch loads of loops without dots one iteration ahead, into registers; with dots, where nothing else is done.
 
     A part of a thread's registers is their budget (`CostModel.prefetch_share`). A load moves above a store only if the
-    launcher checks that they do not alias.
+    launcher checks that they do not alias. Without `copies`, no loop is left to asynchronous copies.
     """
     assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
     most = target.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
     reordering, registers = Reordering.of(module, assumed), (most + 1) // target.cost.prefetch_share
-    dots = target.cost.prefetched_dots if target.async_copies is None else 0
+    dots, copies = target.cost.prefetched_dots, copies and target.async_copies is not None
+    can = capabilities(target, module, assumed.nonnegative) if dots and copies else NO_DOTS
 
     def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
         if op.kind is not ops.for_ or any(x.kind.loop for x in walk(op.regions[0])):
             return None
         with_dots = any(x.kind.mma for x in walk(op.regions[0]))
         if with_dots and not dots or (stages_of(op, module) if with_dots else op.attrs["num_stages"] or 1) < 2:
+            return None
+        if with_dots and copies and _copied(LoopInfo.of(op, can, reordering)):
             return None
         info = LoopInfo.of(op, NO_DOTS, reordering)
         cost = lambda load: _registers(load.type, threads, with_dots)
@@ -71,6 +74,16 @@ def prefetch_loads(module: Module, target: Target) -> Module:
 
     swept = sweep(module, rule)
     return module if swept is module else dce(assumed.stated_by(swept))
+
+
+def _copied(info: LoopInfo) -> bool:
+    """True if asynchronous copies bring all tiles that the dots of a loop are computed from."""
+    dots = [op for op in info.body.ops if op.kind.mma]
+    if not all(dot in (*info.dots, *info.in_registers, *info.by_threads) for dot in dots):
+        return False
+    found = prefetched_loads(info)
+    tiles = {load for dot in dots for x in dot.operands[:2] for load in info.loads_behind(x)}
+    return found is not None and tiles.issubset(found.loads)
 
 
 def _registers(t: T.Type, threads: int, packed: bool = False) -> int:

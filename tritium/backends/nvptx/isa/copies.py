@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .operands import bracketed
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from .lowering import NvLowering
 
 
-def async_copy(g: NvLowering, target: Val, constant: int, source: Val, size: int, mask: Val | None) -> None:
+def async_copy(g: NvLowering, target: Val, constant: int, source: Val, size: int, mask: Val | None,
+               attrs: Mapping[str, Any]) -> None:
     """Copy `size` bytes from global to shared memory, `constant` bytes behind `target`; zeros where the mask is
     off."""
     how, (source, further) = "cg" if size == 16 else "ca", g.sum_of(source)

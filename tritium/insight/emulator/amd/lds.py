@@ -44,10 +44,14 @@ class Lds(Shared):
     def order(self, warps, how):
         """Accesses so far are before what comes behind a barrier (release), or it is before those to come."""
         if how != "acquire":
-            self.unreleased[warps] = False
+            self.release(warps)
             self.wait_for_loads(warps, 0)
         if how != "release":
             self.unacquired[warps] = False
+
+    def release(self, warps):
+        """Accesses so far, but for loads that come straight here, are over."""
+        self.unreleased[warps] = False
 
     def come(self, warps):
         """Warps come to a barrier."""

@@ -162,12 +162,15 @@ def _warp_barrier(m, result, inputs):
 
 
 def _wait(m, result, inputs):
-    """s.waitcnt: the lower bits say how many loads may be under way."""
+    """s.waitcnt: how many loads may be under way, and accesses to shared memory."""
 
     def step():
         bits = int(inputs[0]()[0])
         pending = bits >> 10 & 63 if m.generation == 11 else bits & 15 | bits >> 14 << 4 & 48
-        m.shared.wait_for_loads(m.warps_of(m.active, "a wait"), pending)
+        warps = m.warps_of(m.active, "a wait")
+        m.shared.wait_for_loads(warps, pending)
+        if not (bits >> 4 if m.generation == 11 else bits >> 8) & 15:
+            m.shared.release(warps)
 
     return step
 
