@@ -56,7 +56,11 @@ machine code at once; the assembly is a view, `kernel.asm["amdgcn"]`, made when 
 - **Linking.** LLVM's object is relocatable, and the HIP runtime loads shared objects. `amdgcn/assemble/link.py` links
   one object in 200 lines. It takes the place of LLVM's linker, which is no part of llvmlite: packages that have it
   (`ziglang`) weigh 90 MB. Where such a package is installed, the tests compare.
-- **Inline assembly** is refused: an assembler is no part of llvmlite either.
+- **Inline assembly** is read by tritium, for an assembler is no part of llvmlite either. LLVM is given what the
+  instructions do, and selects them. There are 100 (`amdgcn/isa/assembly.py`): arithmetic, minima and maxima, functions
+  and conversions of floats, packed halves, integer arithmetic, shifts and bit fields. Operands are `$0`, `-$1`, `|$1|`
+  and numbers, constraints are `=v`, `v`, `s`, `r` and the number of an output. Another instruction is an error that
+  names those like it.
 
 `waves_per_eu=n` asks LLVM for so few registers that n warps fit on a SIMD, `allow_flush_denorm=True` flushes subnormal
 floats, `matrix_instr_nonkdim` and `kpack` choose the shape of matrix instructions. `maxnreg` and `num_ctas` are

@@ -11,8 +11,6 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "coverage.md"
 
 # (name, engine) -> why it does not work there. Tests expect the rest to work, and these not to.
 _ON_AMD = {
-    "tl.inline_asm_elementwise":
-        "inline assembly cannot be compiled for AMD GPUs: the LLVM of llvmlite has no assembler for them",
     "tl.float8e4b15":
         "type fp8e4b15 not supported in this architecture. The supported fp8 dtypes are (fp8e4nv, fp8e5, fp8e4b8, "
         "fp8e5b16)",

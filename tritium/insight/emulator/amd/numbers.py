@@ -205,6 +205,7 @@ TABLE = [
     (r"llvm\.amdgcn\.([su])bfe\.i32", _plain(lambda x, first, width, sign: _field(x, first, width, sign))),
     (r"llvm\.amdgcn\.perm", _plain(_select_bytes)),
     (r"llvm\.amdgcn\.align(bit|byte)(?:\.\w+)?", _plain(_shift_pair)),
+    (r"llvm\.fshr\.i32", _plain(lambda high, low, by: _shift_pair(high, low, by, "bit"))),
     (r"llvm\.amdgcn\.sudot4", _plain(_dot4)),
     (r"llvm\.amdgcn\.([su])dot4", _plain(_dot4_of)),
 ]
