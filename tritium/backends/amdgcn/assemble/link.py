@@ -55,7 +55,7 @@ def link(data: bytes) -> bytes:
     order = {piece.number: k + 1 for k, piece in enumerate(pieces) if piece.number}
     for k, piece in enumerate(pieces):
         if piece.section.name == ".dynsym":
-            contents[k] = _symbol_table(exported, contents, pieces, addresses, order)
+            contents[k] = _symbol_table(exported, pieces, addresses, order)
         elif piece.section.name == ".dynamic":
             contents[k] = _dynamic(at, pieces)
     return _written(file, pieces, placed, contents, segments, end)
@@ -171,8 +171,8 @@ def _address(symbol: Symbol, addresses: dict[int, int]) -> int:
     return base + symbol.value
 
 
-def _symbol_table(exported: Sequence[Symbol], contents: Sequence[bytes], pieces: Sequence[_Piece],
-                  addresses: dict[int, int], order: dict[int, int]) -> bytes:
+def _symbol_table(exported: Sequence[Symbol], pieces: Sequence[_Piece], addresses: dict[int, int],
+                  order: dict[int, int]) -> bytes:
     names, out = next(p.section.data for p in pieces if p.section.name == ".dynstr"), [bytes(elf.SYMBOL.size)]
     at = 1
     for s in exported:
