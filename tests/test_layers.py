@@ -123,6 +123,7 @@ INSIDE = {
         "buffer_accesses": {"isa"},
         "compile": {"isa", "assemble", "records", "buffer_accesses"},
         "driver": {"runtime", "records"},
+        "bundled": {"runtime"},
     },
     "insight": {
         "facts": set(),

@@ -102,7 +102,6 @@ def test_targets():
     (["-n", "nothing"], "has no kernel 'nothing'"),
     (["-g", "1,1"], "three expressions"),
     (["-s", "*fp32"], "1 entries for 5 parameters"),
-    (["-t", "hip:gfx942:64"], "not for hip"),
     (["-t", "cuda"], "'cuda' is not a target"),
 ])
 def test_mistakes_are_one_line(kernels, capsys, change, message):

@@ -77,7 +77,7 @@ class Variant(NamedTuple):
     kernel: str
     algorithm: str
     suffix: str
-    device: str  # "cuda" or "cpu"
+    device: str  # "cuda", "hip" or "cpu"
     parameters: list[Parameter]
 
     @property
@@ -141,6 +141,7 @@ class Device(NamedTuple):
     invalid: str
     stream: str
     pointer: str
+    ready: str = ""  # a statement that returns an error where the device cannot be used at all
 
     @property
     def linked(self) -> Device:
@@ -160,6 +161,8 @@ typedef {self.stream} TT_StreamTy;
 DEVICES = {
     "cuda": Device("#include <cuda.h>", "CUresult", "CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE", "CUstream",
                    "CUdeviceptr"),
+    "hip": Device('#include "tritium_hip.h"', "int", "0", "1 /* hipErrorInvalidValue */", "void *", "void *",
+                  "  if (!tt_hip()) return TT_HIP_NO_LIBRARY;\n"),
     "cpu": Device("", "int", "0", "22 /* EINVAL */", "void *", "void *"),
 }
 
@@ -200,8 +203,12 @@ def aliases(variant: Variant) -> dict[str, str]:
     return found | {prototype(variant, variant.old_name): f"{{ return {variant.name}({names}); }}"}
 
 
-def _definitions(variant: Variant) -> str:
-    """The aliases in C."""
+def definitions(variant: Variant) -> str:
+    """The aliases in C.
+
+    >>> definitions(variant_of("add", "cpu", parse_signature(["x"], "*fp32:16")))
+    ''
+    """
     lines = "".join(f"{declaration} {body}\n" for declaration, body in aliases(variant).items())
     return lines and f"\n/* the names of Triton 3.6 */\n{lines}"
 
@@ -269,7 +276,7 @@ CUresult unload_{name}(void) {{
   void *parameters[] = {{{parameters or "0"}}};
   return cuLaunchKernel(function, gx, gy, gz, {threads}, 1, 1, {shared}, stream, parameters, 0);
 }}
-{_definitions(variant)}"""
+{definitions(variant)}"""
 
 
 def cpu_source(variant: Variant, file: str, grid: list[str], arena: int) -> str:
@@ -300,4 +307,4 @@ int unload_{name}(void) {{ return 0; }}
   free(arena);
   return 0;
 }}
-{_definitions(variant)}"""
+{definitions(variant)}"""

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from tritium.alias import installed_as_triton
-from tritium.tools import aot
+from tritium.tools import aot, aot_hip
 from tritium.tools.command import ProgramError, UsageError, closest, code_of, guarded, show_failure
 
 
@@ -153,13 +153,26 @@ def write(kernel: Any, variant: aot.Variant, grid: list[str], base: Path) -> lis
         # Without an assembler the binary is PTX text, whose end the driver finds by its zero byte.
         binary = kernel.asm["cubin"] + b"\0"
         files[".c"] = aot.cuda_source(variant, stem.name, kernel.name, binary, grid, meta.num_warps * 32, meta.shared)
+    elif variant.device == "hip":
+        files[".c"] = hip_source(kernel, variant, stem.name, grid)
     else:
         files[".c"] = aot.cpu_source(variant, stem.name, grid, meta.arena_bytes)
         files |= objects(kernel, f"kernel_{variant.name}")
-    for ending, content in files.items():
-        data = content if isinstance(content, bytes) else content.encode()
-        stem.with_name(stem.name + ending).write_bytes(data)
-    return [stem.with_name(stem.name + ending) for ending in files]
+    named = {stem.with_name(stem.name + ending): content for ending, content in files.items()}
+    if variant.device == "hip":
+        named[stem.with_name(aot_hip.HEADER)] = aot_hip.RUNTIME
+    for path, content in named.items():
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return [*named]
+
+
+def hip_source(kernel: Any, variant: aot.Variant, file: str, grid: list[str]) -> str:
+    """The C of a kernel for an AMD GPU."""
+    meta = kernel.metadata
+    if meta.messages:
+        raise ValueError(f"{kernel.name} prints or asserts, which needs Python on AMD GPUs: compile it without")
+    threads = meta.num_warps * meta.target.warp_size
+    return aot_hip.source(variant, file, kernel.name, kernel.asm["hsaco"], grid, threads, meta.dynamic_shared)
 
 
 def objects(kernel: Any, entry: str) -> dict[str, bytes]:

@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
               json=False)
     one.add_argument("file", metavar="FILE")
     one.add_argument("--c", dest="folder", required=True, metavar="DIR", help="the folder to write C files to")
-    one.add_argument("--library", action="store_true", help="also make a shared library, for the CPU of this machine")
+    one.add_argument("--library", action="store_true",
+                     help="also make shared libraries, for the CPU of this machine and for AMD GPUs")
     one.add_argument("--name", default="", help="begins the names of the files; by default the bundle's")
     return p
 
@@ -154,7 +155,8 @@ def _counts(index: dict[str, Any]) -> dict[str, Any]:
 
 
 def _counts_text(counts: dict[str, Any]) -> str:
-    said = [f"{count} {name if count != 1 else name[:-1]}"
+    one = {"kernels": "kernel", "binaries": "binary", "choices": "choice"}
+    said = [f"{count} {name if count != 1 else one[name]}"
             for name, count in counts.items() if isinstance(count, int) and (count or name != "choices")]
     return f"{', '.join(said)} for {', '.join(counts['targets'])}"
 

@@ -58,7 +58,7 @@ class Function(NamedTuple):
 def export_c(file: Any, folder: str, name: str = "", library: bool = False) -> list[Path]:
     """Write a folder for each kind of machine in a bundle; the files, those to include and to compile first.
 
-    With `library`, the folder of this machine's CPU gets a shared library.
+    With `library`, the folders of this machine's CPU and of AMD's GPUs get a shared library.
     """
     name = re.sub(r"\W", "_", name or Path(file.path).stem)
     if not name.isidentifier():
@@ -69,16 +69,16 @@ def export_c(file: Any, folder: str, name: str = "", library: bool = False) -> l
             kinds[_kind(row["target"])].append(row)
     if not kinds:
         raise UsageError(f"{file.path} has no kernel that C could launch")
-    written = []
+    written, libraries = [], []
     for (place, device), rows in kinds.items():
         made = _write(file, functions(rows, device), Path(folder, place), name)
         written += made
-        if library and place == f"cpu-{platform.machine()}":
-            written.append(_library(made, Path(folder, place, f"lib{name}.so")))
-            library = False
-    if library:
-        raise UsageError(f"{file.path} has nothing for the CPU of this machine, of which a library could be made")
-    return written
+        if library and place in (f"cpu-{platform.machine()}", "hip"):
+            libraries.append(_library(made, Path(folder, place, f"lib{name}.so")))
+    if library and not libraries:
+        raise UsageError(f"{file.path} has nothing for the CPU of this machine or for AMD GPUs, of which a library "
+                         "could be made")
+    return written + libraries
 
 
 def _library(files: list[Path], out: Path) -> Path:
@@ -89,8 +89,8 @@ def _library(files: list[Path], out: Path) -> Path:
     if compiler is None:
         raise UsageError("there is no C compiler to make a library with: install gcc or clang, or set CC")
     parts = [str(path) for path in files if path.suffix in (".c", ".o")]
-    done = subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(out), *parts, "-lm"], capture_output=True,
-                          text=True)
+    done = subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(out), *parts, "-lm", "-ldl"],
+                          capture_output=True, text=True)
     if done.returncode:
         raise UsageError(f"{compiler} cannot make {out}:\n{done.stderr}")
     return out
@@ -113,6 +113,8 @@ def _runs(target: str) -> str:
     backend, arch, _ = target.split(":")
     if backend == "cpu":
         return _CPUS[arch]
+    if backend == "hip":
+        return f'tt_hip_is("{arch}")'
     sm = int(re.sub(r"\D", "", arch))
     return f"sm() == {sm}" if sm >= 90 else f"sm() / 10 == {sm // 10} && sm() >= {sm}"
 
@@ -120,7 +122,8 @@ def _runs(target: str) -> str:
 def _rank(row: dict[str, Any]) -> tuple[int, int]:
     """Sorts the best code first: that of the highest level, then that with most hints."""
     backend, arch, _ = row["target"].split(":")
-    level = list(_CPUS).index(arch) if backend == "cpu" else int(re.sub(r"\D", "", arch))
+    level = {"cpu": lambda: list(_CPUS).index(arch), "cuda": lambda: int(re.sub(r"\D", "", arch)),
+             "hip": lambda: 0}[backend]()  # one architecture of AMD's runs nothing of another
     return -level, -sum(hint is not None for _, _, hint, _ in row["parameters"])
 
 
@@ -177,6 +180,7 @@ def _write(file: Any, found: list[Function], folder: Path, name: str) -> list[Pa
                              folder / function.name)
     top, bottom = folder / f"{name}.h", folder / f"{name}.c"
     top.write_text(_header(found, name))
+    written = [*dict.fromkeys(written)]
     includes = [path.name for path in written if path.suffix == ".h"]
     bottom.write_text(_source(found, name, includes))
     return [top, bottom, *written]
@@ -304,8 +308,8 @@ def _definitions(function: Function) -> str:
     parts = []
     for number, codes in enumerate(function.algorithms.values()):
         choices = "\n".join(f"  if ({code.fits}) return {code.variant.name}({all_names});" for code in codes)
-        parts.append(f"static {aot.prototype(function.first, f'{name}_{number}', linked=True)} {{\n{choices}\n"
-                     f"  return {device.invalid};\n}}\n")
+        parts.append(f"static {aot.prototype(function.first, f'{name}_{number}', linked=True)} {{\n{device.ready}"
+                     f"{choices}\n  return {device.invalid};\n}}\n")
     cases = "\n".join(f"    case {k}: return {name}_{k}({given});" for k in range(len(function.algorithms)))
     parts.append(f"{_prototype(function, name, 'int algo_id')} {{\n  switch (algo_id) {{\n{cases}\n  }}\n"
                  f"  return {device.invalid};\n}}\n")
@@ -316,6 +320,6 @@ def _definitions(function: Function) -> str:
     for verb in ("load", "unload"):
         calls = "\n".join(f"  if (status == {device.success} && ({code.runs})) status = {verb}_{code.variant.name}();"
                           for codes in function.algorithms.values() for code in codes)
-        parts.append(f"{device.result} {verb}_{name}(void) {{\n  {device.result} status = {device.success};\n"
-                     f"{calls}\n  return status;\n}}\n")
+        parts.append(f"{device.result} {verb}_{name}(void) {{\n{device.ready}  {device.result} status = "
+                     f"{device.success};\n{calls}\n  return status;\n}}\n")
     return "\n".join(parts)
