@@ -7,10 +7,13 @@
 
 No GPU is needed: what an architecture has stands in a table. Its figures are those of
 
-- the CUDA C++ Programming Guide, "Compute Capabilities", technical specifications; and NVIDIA's occupancy calculator
-  for the units that registers and shared memory are handed out in;
-- AMD's instruction set manuals (CDNA 1 to 4, RDNA 1 to 4), LLVM's "User Guide for AMDGPU Backend" for the units, and
-  what LLVM itself says of a kernel (`; Occupancy:`), which a test compares.
+- the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and for the units that registers
+  and shared memory are handed out in, NVIDIA's calculator, `cuda_occupancy.h` of the CUDA toolkit;
+- ROCm's documentation, "AMD GPU specifications", for registers, LDS and caches; AMD's instruction set manuals (CDNA 1
+  to 4, RDNA 1 to 4) for warps and barriers; LLVM's "User Guide for AMDGPU Backend" for the units.
+
+Tests compare: the table with these pages, the results with NVIDIA's calculator, with what LLVM says of a kernel for AMD
+(`; Occupancy:`), and on an NVIDIA GPU with the driver's own call.
 
 A processor is what the vendor's driver counts as one: an SM of NVIDIA's, a compute unit of CDNA and GCN, and of RDNA a
 work-group processor, two compute units that share their local memory. Warps are AMD's waves, shared memory is the LDS.
@@ -49,8 +52,13 @@ _QUARTERS, _SCALAR_UNIT = 4, 16
 _KIB = 1024
 
 
-def _sm(warps: int, programs: int, shared: int, reserved: int = 1024) -> Machine:
-    return Machine(warps, programs, 65536, shared * _KIB, shared * _KIB - reserved, reserved)
+def _sm(warps: int, programs: int, shared: int) -> Machine:
+    return Machine(warps, programs, 65536, shared * _KIB, shared * _KIB - 1024)
+
+
+def _sm_7x(warps: int, programs: int, shared: int) -> Machine:
+    """An SM before sm_80: nothing is reserved, and shared memory comes by 256 bytes."""
+    return Machine(warps, programs, 65536, shared * _KIB, shared * _KIB, 0, shared_unit=256)
 
 
 def _gcn(waves: int, registers: int, unit: int, lds: int = 64, lds_unit: int = 512, cache: int = 16) -> Machine:
@@ -81,7 +89,7 @@ def _all(names: str, what: Machine) -> dict[int | str, Machine]:
 
 
 MACHINES: dict[str, dict[int | str, Machine]] = {
-    "cuda": {70: _sm(64, 32, 96, 0), 72: _sm(64, 32, 96, 0), 75: _sm(32, 16, 64, 0), 80: _sm(64, 32, 164),
+    "cuda": {70: _sm_7x(64, 32, 96), 72: _sm_7x(64, 32, 96), 75: _sm_7x(32, 16, 64), 80: _sm(64, 32, 164),
              86: _sm(48, 16, 100), 87: _sm(48, 16, 164), 88: _sm(48, 16, 100), 89: _sm(48, 24, 100),
              90: _sm(64, 32, 228), 100: _sm(64, 32, 228), 101: _sm(48, 24, 228), 103: _sm(64, 32, 228),
              110: _sm(48, 24, 228), 120: _sm(48, 24, 100), 121: _sm(48, 24, 100)},
