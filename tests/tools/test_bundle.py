@@ -119,6 +119,25 @@ print((z == 2 * x).all(), (o == 16).all(), kernel.metadata.target.arch, "llvmlit
     assert done.stdout == f"True True {HERE} False\n", done.stderr
 
 
+def test_a_launch_imports_no_compiler(bundle, tmp_path):
+    """What takes long to import, and only compiling needs."""
+    code = """
+import sys
+import numpy as np
+import tritium
+from bundled_kernels import add
+tritium.load_bundle(sys.argv[1], missing="error")
+x, z = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+add[(1,)](x, x, z, 64, BLOCK=64)
+compiling = ("llvmlite", "tritium.ir.core", "tritium.ops", "tritium.passes", "tritium.frontend",
+             "tritium.interp.machine", "tritium.backends.occupancy", "tritium.backends.targets",
+             "tritium.backends.llvm.writer", "tritium.backends.cpu.compile", "tritium.backends.cpu.lower", "difflib")
+print((z == 2 * x).all(), sorted(set(compiling) & set(sys.modules)))
+"""
+    done = run(code, bundle, TRITIUM_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stdout == "True []\n", done.stdout + done.stderr
+
+
 def test_a_new_process_with_a_gpu_needs_neither_llvm_nor_an_assembler(bundle, tmp_path):
     """On a driver that takes notes."""
     code = NO_LLVM + """

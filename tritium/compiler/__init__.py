@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options
@@ -28,9 +28,11 @@ from tritium.compiler.kernel import CompiledKernel, LazyDict, OnDemand
 from tritium.compiler.names import safe_name
 from tritium.compiler.sources import ASTSource, IRSource, sha256, with_options
 from tritium.errors import CompilationError, InternalError, TritonError, cut, fail
-from tritium.ir.core import Module
 from tritium.language.types.signature import flatten
 from tritium.locks import busy, imported, once_property
+
+if TYPE_CHECKING:  # kernels that come from a cache or a bundle need no tile IR
+    from tritium.ir.core import Module
 
 __all__ = [
     "ASTSource", "AsyncCompileMode", "CompilationError", "CompileTimes", "CompiledKernel", "FutureKernel", "IRSource",
@@ -153,7 +155,7 @@ class Making:
                          "target": self.target}  # fmt: skip
         first = _module(src, self.target, self.options)
         self.contents = {src.ext if isinstance(src, IRSource) else "source": first}
-        if isinstance(first, Module):
+        if _is_module(first):
             self.metadata["dialect"] = first.attrs["dialect"]
         self.clock.end_of_frontend()
 
@@ -248,10 +250,16 @@ _BASE = {
 }  # fmt: skip
 
 
+def _is_module(value: Any) -> TypeGuard[Module]:
+    from tritium.ir.core import Module
+
+    return isinstance(value, Module)
+
+
 def _module(src, target: GPUTarget, options: Options):
     """Where the road starts; a module carries target and options from here on."""
     value = src.make_ir(target, options)
-    if isinstance(value, Module):
+    if _is_module(value):
         value = with_options(value, target, options)
         value = value.replace(attrs={"dialect": _BASE["dialect"], **value.attrs})
     return value
@@ -284,7 +292,7 @@ def _stored(src, contents: dict[str, Any], metadata: dict[str, Any]) -> tuple[in
     from tritium.analysis.accesses import stored
 
     module = contents.get("ttir")
-    if not isinstance(module, Module):
+    if not _is_module(module):
         return metadata["stores"]
     positions = [k for k, type_ in enumerate(src.signature.values()) for _ in flatten(type_)]
     return tuple(sorted({positions[k] for k in stored(module)}))

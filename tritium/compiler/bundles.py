@@ -74,7 +74,8 @@ class Bundle:
                               "not fit together\nhint: build it again with the version that loads it")
         self._rows: dict[tuple[str, str], dict[str, Any]] = {
             (row["identity"], row["target"]): row for row in index["kernels"]}
-        self.targets = [GPUTarget.parse(text) for text in dict.fromkeys(row["target"] for row in index["kernels"])]
+        names = dict.fromkeys(row["target"] for row in index["kernels"])
+        self.targets = [GPUTarget(*text.split(":")) for text in names]  # `str` wrote them: nothing is to be looked up
         self._fitting: dict[GPUTarget, list[GPUTarget]] = {}
         self.by_name: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in index["kernels"]:

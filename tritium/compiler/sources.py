@@ -9,19 +9,20 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tritium import backends
 from tritium.backends.compiler import NAMES, GPUTarget, Options
 from tritium.compiler import inductor
 from tritium.compiler.names import SYMBOL, safe_name
 from tritium.errors import fail
-from tritium.ir.core import Module
-from tritium.ir.text import parse_module
 from tritium.language.source.fingerprints import fingerprint
 from tritium.language.types import signature as signatures
 from tritium.language.types.annotations import check_listed
 from tritium.locks import once_property
+
+if TYPE_CHECKING:  # kernels that come from a cache or a bundle need no tile IR
+    from tritium.ir.core import Module
 
 # Extensions whose text is tile IR; the other stages belong to a backend.
 IR_STAGES = ("source", "ttir", "ttgir")
@@ -33,6 +34,8 @@ def parse_stage(ext: str, text: str) -> Module:
     >>> parse_stage("ttgir", "kernel @k() {\\n  async_commit\\n}\\n").name
     'k'
     """
+    from tritium.ir.text import parse_module
+
     if ext == "ttgir":
         importlib.import_module("tritium.backends.gpu.ops")
     return parse_module(text)
@@ -105,6 +108,7 @@ class ASTSource:
     def make_ir(self, target: GPUTarget, options: Options, codegen_fns=None, module_map=None, context=None):
         """The module before any pass; for a framework that has a `context`, as it sees modules."""
         from tritium import frontend
+        from tritium.ir.core import Module
 
         if self.fn.fn is None:
             raise fail(ValueError, f"{self.fn.__name__} came from another process without its function, and cannot be "
@@ -225,6 +229,7 @@ def with_options(module: Module, target: GPUTarget, options: Options) -> Module:
     """A module that says for which machine it is compiled, and how.
 
     >>> from tritium.backends.compiler import BaseBackend
+    >>> from tritium.ir.text import parse_module
     >>> target = GPUTarget("cuda", 90, 32)
     >>> made = with_options(parse_module("kernel @f() { }"), target, BaseBackend(target).parse_options({}))
     >>> made.attrs["target"], made.attrs["num_warps"]

@@ -133,7 +133,7 @@ def check_keys(kernel: str, keys: Iterable[str], names: Sequence[str], configs: 
                           f"hint: {misnamed(kernel, str(key), names)}", stacklevel=3)
 
 
-_ACCUMULATES = re.compile(r'= atomic .*how="(?:add|xor)"')
+_ACCUMULATES = r'= atomic .*how="(?:add|xor)"'
 
 
 def check_updates(kernel: str, fn: Any, launch: Callable[[], Any]) -> None:
@@ -148,7 +148,7 @@ def check_updates(kernel: str, fn: Any, launch: Callable[[], Any]) -> None:
             knobs.sanitizer(found)
         return
     text = compiled.asm["ttir"] if hasattr(compiled, "asm") and "ttir" in compiled.asm else ""
-    if _ACCUMULATES.search(text):
+    if re.search(_ACCUMULATES, text):
         warnings.warn(f"autotune of kernel `{kernel}`: it updates memory atomically, and every trial does so again\n"
                       "hint: name what it adds to in reset_to_zero, or in restore_value", stacklevel=2)
 

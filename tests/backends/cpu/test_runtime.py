@@ -14,7 +14,8 @@ import pytest
 from tests.backends.cpu.kernels import KERNEL
 from tritium.backends.cpu.library import debug, dot, partial, sort
 from tritium.backends.cpu.runtime import image, launcher, pool
-from tritium.backends.cpu.runtime.image import PARTS, Runtime
+from tritium.backends.cpu.runtime.called import PARTS
+from tritium.backends.cpu.runtime.image import CORE, Runtime
 from tritium.backends.launcher import calls, guards, parts, record
 from tritium.backends.launcher import launcher as native_launcher
 from tritium.backends.launcher.record import pack
@@ -251,7 +252,7 @@ def test_printed_lines(rt, capfd, kind, digits, type, x, expected):
 def test_parts_compile_for_x86(name):
     if cpu_target().simd != "neon":
         pytest.skip("the host compiles them anyway")
-    for part in PARTS:
+    for part in (CORE, *PARTS):
         if part.name in ("core", "tt.dot.f64", "tt.dot.i8", "tt.sort.f16"):
             assert compile_text(part.text(cpu_target(name)), cpu_target(name))[:4] == b"\x7fELF"
 

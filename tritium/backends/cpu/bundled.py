@@ -37,8 +37,9 @@ def parts(target: GPUTarget, binary: bytes) -> list[tuple[Any, Any]]:
     """The core, and the parts that an object file calls, for the CPU it was compiled for."""
     from ..launcher import image
     from ..llvm.target import cpu_target
-    from .runtime.image import PARTS
+    from .runtime.called import PARTS
+    from .runtime.image import CORE
 
     cpu = cpu_target(str(target.arch))
-    called = image.undefined(binary, cpu.triple.partition("-")[0])
-    return [(part, cpu) for part in PARTS if part.name == "core" or called & set(part.symbols)]
+    wanted = image.undefined(binary, cpu.triple.partition("-")[0])
+    return [(part, cpu) for part in (CORE, *PARTS) if part is CORE or wanted & set(part.symbols)]

@@ -59,7 +59,7 @@ class Runtime(ABC):
         """The driver's functions that native code calls, and where they lie."""
 
     def __init__(self) -> None:
-        self.symbols = Symbols(image.host() or _other_host(), (self.part,), self.linked())
+        self.symbols = Symbols(image.host() or _other_host(), lambda: (self.part,), self.linked())
         word = ctypes.c_void_p
         self._stream, failed, judge = (word.from_address(self.symbols[f"{self.prefix}.{x}"])
                                        for x in ("stream", "failed", "judge"))

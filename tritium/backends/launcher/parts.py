@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ... import cache
-from ...locks import busy, lock
+from ...locks import busy, lock, once_property
 from . import image
 from .launcher import python_objects
 
@@ -104,14 +104,18 @@ def _load(code: bytes, symbols: Mapping[str, int], exports: Sequence[str]) -> di
 class Symbols(Mapping[str, int]):
     """Symbol -> address; asking for an address brings in the part that defines it.
 
-    `known` are addresses the parts refer to, besides those of Python's objects and of the process.
+    `parts` gives the parts there are, when the first symbol is asked for. `known` are addresses the parts refer to,
+    besides those of Python's objects and of the process.
     """
 
-    def __init__(self, target: Any, parts: Sequence[Part], known: Mapping[str, int] | None = None):
-        self._target, self._known = target, dict(known or {})
-        self._owner = {name: part for part in parts for name in part.symbols}
+    def __init__(self, target: Any, parts: Callable[[], Sequence[Part]], known: Mapping[str, int] | None = None):
+        self._target, self._parts, self._known = target, parts, dict(known or {})
         self._addresses: dict[str, int] = {}
         self._lock = lock()
+
+    @once_property
+    def _owner(self) -> dict[str, Part]:
+        return {name: part for part in self._parts() for name in part.symbols}
 
     def __getitem__(self, name: str) -> int:
         found = self._addresses.get(name)

@@ -21,13 +21,14 @@ import ctypes
 import re
 from typing import Any
 
+from ...locks import once_property
+
 __all__ = ["Struct", "resolve"]
 
 _SCALARS: dict[str, Any] = {
     "i8": ctypes.c_uint8, "i16": ctypes.c_uint16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
     "double": ctypes.c_double, "ptr": ctypes.c_void_p,
 }  # fmt: skip
-_ARRAY = re.compile(r"\[(\d+) x (\w+)\]")
 
 
 class Struct:
@@ -39,8 +40,12 @@ class Struct:
 
     def __init__(self, name: str, /, **fields: str):
         self.name, self.fields = name, fields
-        members = [(field, _ctype(type)) for field, type in fields.items()]
-        self.ctype: type[ctypes.Structure] = type(name, (ctypes.Structure,), {"_fields_": members})
+
+    @once_property
+    def ctype(self) -> type[ctypes.Structure]:
+        """The class of ctypes, for those who read such a struct from Python."""
+        members = [(field, _ctype(kind)) for field, kind in self.fields.items()]
+        return type(self.name, (ctypes.Structure,), {"_fields_": members})
 
     @property
     def definition(self) -> str:
@@ -69,14 +74,15 @@ class Struct:
         return getattr(self.ctype, field).offset
 
 
-def _ctype(type: str) -> Any:
-    array = _ARRAY.fullmatch(type)
-    return _SCALARS[array[2]] * int(array[1]) if array else _SCALARS[type]
+def _ctype(kind: str) -> Any:
+    array = re.fullmatch(r"\[(\d+) x (\w+)\]", kind)
+    return _SCALARS[array[2]] * int(array[1]) if array else _SCALARS[kind]
 
 
-_FIELD = re.compile(r"\bfield (\w+)\.(\w+)(?:\[([^\]]+)\])? (of|before) ([%@][\w.]+)")
-_LOAD = re.compile(r"^( *)(%[\w.]+) = load (\w+), (field [^,\n]+)", re.M)
-_NUMBER = re.compile(r"\b(sizeof|shift)\((\w+)(?:\.(\w+))?\)")
+# Text, which is compiled when it is used: most processes write no code.
+_FIELD = r"\bfield (\w+)\.(\w+)(?:\[([^\]]+)\])? (of|before) ([%@][\w.]+)"
+_LOAD = r"(?m)^( *)(%[\w.]+) = load (\w+), (field [^,\n]+)"
+_NUMBER = r"\b(sizeof|shift)\((\w+)(?:\.(\w+))?\)"
 
 
 def resolve(text: str, *structs: Struct) -> str:
@@ -109,5 +115,5 @@ def resolve(text: str, *structs: Struct) -> str:
     def number(m: re.Match[str]) -> str:
         return str(find(m[2]).size if m[1] == "sizeof" else 8 * find(m[2]).offset(m[3]))
 
-    text = _LOAD.sub(r"\1\2.p = \4\n\1\2 = load \3, ptr \2.p", text)
-    return _NUMBER.sub(number, _FIELD.sub(address, text))
+    text = re.sub(_LOAD, r"\1\2.p = \4\n\1\2 = load \3, ptr \2.p", text)
+    return re.sub(_NUMBER, number, re.sub(_FIELD, address, text))

@@ -6,7 +6,6 @@ A handler of signals calls it (faults.py), so it allocates no memory: the text g
 from __future__ import annotations
 
 from ...llvm.structs import Struct
-from ...llvm.writer import escaped
 
 __all__ = ["NEAR", "TEXT", "constants"]
 
@@ -389,5 +388,7 @@ def constants() -> str:
     >>> constants().split("\\n")[0]
     '@fault.kernel = private unnamed_addr constant [9 x i8] c"kernel `\\\\00"'
     """
+    from ...llvm.writer import escaped  # not needed where the runtime is compiled already
+
     return "\n".join(f'@fault.{name} = private unnamed_addr constant [{len(text) + 1} x i8] '
                      f'c"{escaped(text.encode())}\\00"' for name, text in _TEXTS.items())

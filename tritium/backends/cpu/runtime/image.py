@@ -27,16 +27,15 @@ from typing import Any
 from .... import knobs
 from ....errors import InternalError
 from ....language.builtins.grid import check_sizes
-from ....locks import busy, lock
+from ....locks import busy, imported, lock
 from ...launcher import fast_paths, guards, image, preconditions, record
 from ...launcher import launcher as native_launcher
 from ...launcher.parts import NATIVE, Part, Symbols, builtin, preferred
-from ...llvm import jit, structs, writer
+from ...llvm import jit, structs
 from ...llvm.target import CpuTarget, cpu_target
-from ..library import check, dot, dot_amx, partial, sort, tile_copy  # fmt: skip
 from . import alone, arena, cooperative, fault_report, faults, float_state, interrupt, job, launcher, pool, system
 
-__all__ = ["PARTS", "Runtime"]
+__all__ = ["CORE", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
@@ -46,16 +45,12 @@ def _core(target: CpuTarget) -> str:
 
 
 _CORE = (pool.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
-PARTS = (
-    Part("core", _CORE, (structs, job, system, arena, pool, alone, interrupt, float_state, cooperative, fault_report,
-                         faults, guards, native_launcher, fast_paths, preconditions, launcher), _core),
-    *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
-    Part("check", check.SYMBOLS, (structs, check, *check.MODULES), check.check),
-    Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
-    *(Part(s, (s,), (dot, writer), functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
-    Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
-    *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
-)
+CORE = Part("core", _CORE, (structs, job, system, arena, pool, alone, interrupt, float_state, cooperative, fault_report,
+                            faults, guards, native_launcher, fast_paths, preconditions, launcher), _core)
+
+
+def _called() -> Sequence[Part]:
+    return imported("tritium.backends.cpu.runtime.called").PARTS
 
 
 class Runtime:
@@ -83,7 +78,7 @@ class Runtime:
         return cls._instance
 
     def __init__(self):
-        self.core = Symbols(preferred.get("core") or cpu_target(), PARTS[:1])
+        self.core = Symbols(preferred.get("core") or cpu_target(), lambda: (CORE,))
         self._levels: dict[CpuTarget, Mapping[str, int]] = {}
         self._limit = ctypes.c_int64.from_address(self.core["tt.pool.limit"])
         ctypes.CFUNCTYPE(None)(self.core["tt.pool.setup"])()
@@ -113,7 +108,7 @@ class Runtime:
         """
         found = self._levels.get(target)
         if found is None:
-            both: Any = (self.core, Symbols(target, PARTS[1:]))
+            both: Any = (self.core, Symbols(target, _called))
             found = self._levels.setdefault(target, ChainMap(*both))
         return found
 

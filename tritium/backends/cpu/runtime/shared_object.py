@@ -82,11 +82,11 @@ def objects(text: str, name: str, entry: str, arch: str | int) -> dict[str, byte
     >>> list(objects(text, "k", "kernel", "host"))
     ['.o']
     """
-    from . import alone, image, interrupt
+    from . import alone, called, interrupt
 
     target = cpu_target(arch)
     needed = set(re.findall(r"^declare .*@(tt\.[\w.]+)\(", text, re.M))
-    parts = {part.name: part for part in image.PARTS if needed & set(part.symbols) and part.name != "core"}
+    parts = {part.name: part for part in called.PARTS if needed & set(part.symbols)}
     texts = {name: part.text(target) for name, part in parts.items()}
     provided = {symbol for part in parts.values() for symbol in part.symbols}
     if "tt.poll" in needed:
