@@ -68,7 +68,7 @@ INSIDE = {
         "cpu": {"llvm", "launcher", "compiler", "driver"},
         "gpu": {"llvm"},
         "gpu_runtime": {"llvm", "launcher", "driver"},
-        "nvptx": {"llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
+        "nvptx": {"occupancy", "llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
         "amdgcn": {"llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
     },
     "backends/gpu": {

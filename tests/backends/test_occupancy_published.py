@@ -12,6 +12,7 @@ import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
+from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.backends.nvptx.runtime.cuda import CUDA
 from tritium.backends.occupancy import MACHINES, machine, occupancy, occupancy_of
 from tritium.runtime import memory
@@ -43,6 +44,7 @@ def test_nvidia(sm):
     has = MACHINES["cuda"][sm]
     assert (has.warps, has.programs, has.shared // 1024, has.most_shared // 1024) == NVIDIA[sm]
     assert (has.registers, has.most_registers, has.warp_size) == (65536, 255, 32)
+    assert (NvTarget.of(sm).shared_bytes, NvTarget.of(sm).most_threads) == (has.most_shared, 32 * has.warps)
 
 
 @pytest.mark.parametrize("arch", AMD)

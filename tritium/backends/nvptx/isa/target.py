@@ -10,6 +10,7 @@ from ....errors import TritonError
 from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import AsyncCopies, Target
+from ...occupancy import MACHINES
 from . import (
     atomics,
     clusters,
@@ -30,9 +31,6 @@ from . import (
 # about others: it ends the process.
 _PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 100: 87, 101: 87, 103: 88, 110: 90,
         120: 87, 121: 88}  # fmt: skip
-_SHARED = {75: 65536, 80: 166912, 87: 166912, 86: 101376, 89: 101376, 90: 232448}
-
-_THREADS = {75: 1024, **dict.fromkeys((86, 87, 88, 89, 101, 110, 120, 121), 1536)}
 
 LOWER = {**SHARED, **clusters.LOWER, **warp_roles.LOWER, **mma.LOWER, **inline_asm.LOWER}
 ONE_FOR_ALL = CostModel(ping_pong_warps=0)  # warpgroups do not multiply by themselves
@@ -67,7 +65,7 @@ class NvTarget(Target):
 
 @functools.cache
 def _target(sm: int) -> NvTarget:
-    shared_bytes = _SHARED.get(sm, _SHARED[90 if sm in (100, 103) else 86])
+    has = MACHINES["cuda"][sm]
     copies_by_themselves = AsyncCopies(copies.async_copy, copies.async_commit, copies.async_wait)
     return NvTarget(
         sm=sm,
@@ -76,8 +74,8 @@ def _target(sm: int) -> NvTarget:
         cpu=f"sm_{sm}{'a' if sm >= 90 else ''}",
         features=f"+ptx{_PTX[sm]}",
         warp_size=32,
-        shared_bytes=shared_bytes,
-        most_threads=_THREADS.get(sm, 2048),
+        shared_bytes=has.most_shared,
+        most_threads=32 * has.warps,
         tensor_columns=tensor_memory.COLUMNS if sm in tcgen05.ARCHITECTURES else 0,
         cost=ONE_FOR_ALL if sm in tcgen05.ARCHITECTURES else CostModel(),
         lower=LOWER,
@@ -102,7 +100,7 @@ def _target(sm: int) -> NvTarget:
         store_matrices=copies.store_matrices if sm >= STORES_MATRICES_SINCE else None,
         async_copies=copies_by_themselves if sm >= COPIES_SINCE else None,
         mma=mma.instructions(sm),
-        tma=tma.support(sm, shared_bytes),
+        tma=tma.support(sm, has.most_shared),
     )
 
 
