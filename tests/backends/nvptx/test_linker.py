@@ -146,17 +146,32 @@ def test_large_programs_get_the_registers_that_many_of_them_have(monkeypatch, tr
     assert driver_link.link_to_fit(text, traits, 2048) == (asked[-1], "log") and said == asked
 
 
-@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")
-@pytest.mark.parametrize("most", [24, 255])
-def test_spilled_registers_are_seen_in_machine_code(most):
+def many_values(most):
+    """A text whose thread holds 59 words at once, and has `most` registers."""
     loads = "\n".join(f"ld.global.b32 %r{k}, [%rd1+{4 * k}];" for k in range(1, 60))
     stores = "\n".join(f"st.global.b32 [%rd1+{4 * k}], %r{60 - k};" for k in range(1, 60))
-    text = f""".version 8.4\n.target sm_90a\n.address_size 64
+    return f""".version 8.4\n.target sm_90a\n.address_size 64
         .visible .entry k(.param .u64 p)\n.reqntid 32\n.maxnreg {most}\n{{
         .reg .b32 %r<60>; .reg .b64 %rd<2>; ld.param.b64 %rd1, [p];
         {loads}\nbar.sync 0;\n{stores}\nret; }}"""
-    binary, used = ptxas.assemble(text, "sm_90a")
+
+
+@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("most", [24, 255])
+def test_registers_are_seen_in_machine_code(most):
+    binary, used = ptxas.assemble(many_values(most), "sm_90a")
     assert ptxas.spills(binary) == (used["n_spills"] > 0) == (most == 24)
+    assert ptxas.usage_in(binary)["n_regs"] == used["n_regs"]
+
+
+@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")
+def test_registers_of_a_text_that_the_driver_remembers_are_known(monkeypatch):
+    """It says nothing then; the machine code does."""
+    binary, used = ptxas.assemble(many_values(255), "sm_90a")
+    monkeypatch.setattr(driver_link, "makes", lambda *_: True)
+    monkeypatch.setattr(driver_link, "link_to_fit", lambda *_: (binary, ""))
+    options = SimpleNamespace(arch="90a", ptx_options=None, sanitized=False)
+    assert stages._assembled("text", options, PLAIN) == (binary, used)
 
 
 def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):

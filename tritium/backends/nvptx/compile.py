@@ -135,7 +135,7 @@ def _assembled(text: str, options: Options, traits: Traits | None) -> tuple[byte
     if traits is not None and not extra and driver_link.makes(traits, nv.sm):
         binary, said = driver_link.link_to_fit(text, traits, nv.most_threads)
         if not driver_link.lacks_registers(traits, said):
-            return binary, ptxas.usage(said)
+            return binary, ptxas.usage(said) or ptxas.usage_in(binary)
     if ptxas.ptxas() is None:
         return text.encode(), {}
     return ptxas.assemble(text, nv.cpu, extra)

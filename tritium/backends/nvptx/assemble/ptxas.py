@@ -9,7 +9,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,14 +142,23 @@ def all_registers(traits: Traits, used: dict[str, int], size: int) -> int | None
     return most if used["n_regs"] <= most // 2 else None
 
 
-def spills(cubin: bytes) -> Any:
+def spills(cubin: bytes) -> bool:
     """Whether threads of a kernel keep something in memory of their own, read off its machine code (ELF).
 
     >>> spills(b"no machine code")
     False
     """
+    return usage_in(cubin).get("n_spills", 0) > 0
+
+
+def usage_in(cubin: bytes) -> dict[str, int]:
+    """As `usage`, read off machine code (ELF): what the largest of its functions takes; nothing of other bytes.
+
+    >>> usage_in(b"no machine code")
+    {}
+    """
     if not cubin.startswith(b"\x7fELF"):
-        return False
+        return {}
     start, = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names = struct.unpack_from("<3H", cubin, 0x3A)
     headers = [start + k * size for k in range(count)]
@@ -158,23 +167,26 @@ def spills(cubin: bytes) -> Any:
         name = strings + struct.unpack_from("<I", cubin, header)[0]
         if cubin[name : name + len(_INFO)] == _INFO:
             at, length = struct.unpack_from("<2Q", cubin, header + 0x18)
-            return any(size for _, size in _frames(cubin[at : at + length]))
-    return False
+            told = list(_attributes(cubin[at : at + length]))
+            most = lambda wanted: max((value for attribute, value in told if attribute == wanted), default=0)
+            return {"n_regs": most(_REGISTER_COUNT), "n_spills": most(_FRAME_SIZE) // 4}
+    return {}
 
 
 _INFO = b".nv.info\0"
-_FRAME_SIZE, _SIZED = 0x11, 4  # an attribute: (function, bytes); the form of those that say how long they are
+_FRAME_SIZE, _REGISTER_COUNT = 0x11, 0x2F  # attributes: (function, bytes on its stack), (function, registers)
+_SIZED = 4  # the form of attributes that say how long they are
 
 
-def _frames(info: bytes) -> Any:
-    """(function, bytes on its stack) in what is said of the functions of a binary."""
+def _attributes(info: bytes) -> Iterator[tuple[int, int]]:
+    """(attribute, value) in what is said of the functions of a binary."""
     at = 0
     while at < len(info):
         form, attribute, size = struct.unpack_from("<2BH", info, at)
         at += 4
         if form == _SIZED:
-            if attribute == _FRAME_SIZE:
-                yield struct.unpack_from("<2I", info, at)
+            if attribute in (_FRAME_SIZE, _REGISTER_COUNT):
+                yield attribute, struct.unpack_from("<2I", info, at)[1]
             at += size
 
 
