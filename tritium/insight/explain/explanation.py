@@ -78,6 +78,19 @@ class Explanation:
         parts = self.prediction.parts
         return min(1.0, max(parts.get("DRAM", 0.0), parts.get("L2", 0.0)) / self.prediction.seconds)
 
+    def part(self, resource: str) -> float:
+        """The share of the predicted time that a resource takes by itself, such as "DRAM" or "atomics"."""
+        p = self.prediction
+        return min(1.0, p.parts.get(resource, 0.0) / p.seconds) if p else 0.0
+
+    def saved(self, resource: str) -> float:
+        """The share of the predicted time that is saved if a resource takes none, and the next one is the bound."""
+        p = self.prediction
+        if p is None:
+            return 0.0
+        others = max((seconds for name, seconds in p.parts.items() if name != resource), default=0.0)
+        return max(0.0, p.parts.get(resource, 0.0) - others) / p.seconds
+
     @property
     def first_line(self) -> int:
         """The line of the kernel's `def`."""

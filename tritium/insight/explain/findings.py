@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -90,10 +91,12 @@ def _reason(e: Explanation, r) -> tuple[str, str]:
     if r.excess < 2:
         return "rows start off a sector", "start at a multiple of 32 bytes: pad rows, or move tiles to aligned places"
     why = "neighbouring lanes touch addresses that are apart"
+    verb = "load" if r.kind == "load" else "store"
     if len(e.accesses.sites[r.site].shape) > 1:
         return why, ("let the last axis of the tile run along the axis of stride 1: swap the order of the offsets, or "
-                     "load the other way and tl.trans")
-    return why, "let neighbouring offsets be neighbours in memory: change the layout of the data, or load tiles"
+                     f"{verb} the other way and tl.trans")
+    return why, (f"let neighbouring offsets be neighbours in memory: change the layout of the data, or {verb} tiles "
+                 "whose last axis has stride 1")
 
 
 def narrow(e: Explanation) -> Iterator[Finding]:
@@ -106,10 +109,9 @@ def narrow(e: Explanation) -> Iterator[Finding]:
             best = max(missing, key=lambda h: h.width)
             grouped.setdefault((best.argument, r.vector, best.width), []).append(r)
     for (name, now, then), found in grouped.items():
-        others = f" (so do lines {', '.join(str(r.line) for r in found[1:])})" if len(found) > 1 else ""
         yield Finding("warning", "vector width", found[0].line,
                       f"moves {now} element{'s' if now > 1 else ''} at a time, and would {then} if `{name}` were a "
-                      f"multiple of 16{others}",
+                      f"multiple of 16{_others(found)}",
                       f"pass a `{name}` that is a multiple of 16 (pad the tensor, align the view), or say "
                       "tl.multiple_of where it is known",
                       gain=_HINTED * sum(r.sectors for r in found) / total * e.memory_share)
@@ -117,13 +119,14 @@ def narrow(e: Explanation) -> Iterator[Finding]:
 
 def bank_conflicts(e: Explanation) -> Iterator[Finding]:
     """Passages through shared memory that take several passes."""
+    total = sum(s.total for s in e.shared)
     for s in e.shared:
         if s.conflicts >= 2:
             yield Finding("note", "bank conflicts", s.line,
                           f"{s.op}: {s.side}s shared memory with {s.conflicts:.0f}-way bank conflicts "
                           f"({s.bytes} bytes a time)",
-                          "a tile with other sizes, or a store in the order of the load, avoids the conversion",
-                          gain=0.01 * min(s.conflicts, 8))
+                          "change the tile's sizes or num_warps; or store in the order of the load, which needs no "
+                          "conversion", gain=s.total_conflicts / total * e.part("shared memory") if total else 0.0)
 
 
 def masked_lanes(e: Explanation) -> Iterator[Finding]:
@@ -152,15 +155,59 @@ def reloaded(e: Explanation) -> Iterator[Finding]:
                       gain=0.05 * e.memory_share)
 
 
+def loaded_again(e: Explanation) -> Iterator[Finding]:
+    """Loads of what the program has loaded before; those of one tensor are told together."""
+    total = max(1.0, sum(r.sectors for r in e.requests))
+    sectors, sites, grouped = {r.site: r.sectors for r in e.requests}, e.accesses.sites, {}
+    for site in e.accesses.repeated:
+        grouped.setdefault((site.tensors, site.same_as), []).append(site)
+    for (tensors, first), found in grouped.items():
+        spare = sum(sectors.get(s.number, 0.0) for s in found) / total
+        if spare < 0.05:
+            continue
+        where = sites[first].line
+        if found[0].number == first:
+            title, remedy = (f"loads the same elements of {_names(tensors)} in every iteration",
+                             "load them once, before the loop")
+        else:
+            title = f"loads the elements of {_names(tensors)} again that line {where} has loaded{_others(found)}"
+            remedy = (f"keep what line {where} loads: a block that holds all of it needs no loop; or compute what "
+                      "both loops need in one of them (running maximum and sum)")
+        yield Finding("warning", "loaded again", found[0].line, title, remedy, gain=spare * e.memory_share)
+
+
+def contended_atomics(e: Explanation) -> Iterator[Finding]:
+    """Atomics that wait for each other at one address."""
+    if e.saved("atomics") < 0.05:
+        return
+    for site in (s for s in e.accesses.sites if s.kind == "atomic"):
+        active = site.lanes - site.masked - site.out_of_bounds
+        extent = min(e.accesses.tensor(name).extent for name in site.tensors) if site.tensors else 0
+        if extent and active / extent > 32:
+            few = "one element" if extent == 1 else f"{_count(extent)} elements"
+            fewer = "give each program more of the data, so that there are fewer of them"
+            if site.shape:
+                fewer = "combine the values in the program first, as in tl.atomic_add(p, tl.sum(x, 0))"
+            yield Finding("warning", "atomics", site.line,
+                          f"{_count(active)} atomics go to {few} of {_names(site.tensors)}: those of one element are "
+                          "done one after another",
+                          f"{fewer}; or store one result a program and add these up in a second kernel",
+                          gain=e.saved("atomics"))
+
+
 # --- resources ------------------------------------------------------------------------------------------------------
 def spills(e: Explanation) -> Iterator[Finding]:
     """Values that went from registers to memory."""
-    if e.resources.spills:
-        yield Finding("warning", "spills", e.first_line,
-                      f"{e.resources.spills} words of each thread are spilled to memory: {e.resources.registers} "
-                      "registers are not enough",
+    r = e.resources
+    words = r.spills or r.registers_lacking
+    if words:
+        title = f"{words} words of each thread are spilled to memory: {r.registers} registers are not enough"
+        if not r.spills:
+            title = (f"a thread needs about {r.registers + words} registers and has {r.registers}: the rest is spilled "
+                     "to memory (the compiler's estimate)")
+        yield Finding("warning", "spills", e.first_line, title,
                       "use smaller tiles or more warps, so that each thread holds fewer elements",
-                      gain=min(0.5, e.resources.spills / 400))
+                      gain=min(0.5, words / 400))
 
 
 def low_occupancy(e: Explanation) -> Iterator[Finding]:
@@ -173,16 +220,33 @@ def low_occupancy(e: Explanation) -> Iterator[Finding]:
                       f"a program needs {e.resources.shared} bytes of shared memory, more than the device has",
                       "use smaller tiles or fewer stages")
         return
-    hidden = e.timeline.loops and all(loop.hides_latency for loop in e.timeline.loops)
-    if hidden or e.bound == "launch":
+    if e.bound == "launch":
         return
     remedy = {"registers": "smaller tiles or more warps leave room for another program",
               "shared memory": "smaller tiles or fewer stages leave room for another program",
               "scalar registers": "fewer pointers and numbers that all threads share leave room for another program",
               "warps": "fewer warps a program", "programs": "more warps a program"}[occupancy.limiter]
+    if e.timeline.loops and all(loop.hides_latency for loop in e.timeline.loops):
+        if occupancy.limiter == "shared memory" and occupancy.programs == 1 and e.resources.warps <= 4:
+            yield Finding("note", "occupancy", e.first_line,
+                          f"its {e.resources.shared} bytes of shared memory leave room for no second program on a "
+                          f"processor: nothing runs while its {e.resources.warps} warps begin, end, or wait for each "
+                          "other", remedy, gain=0.1)
+        return
     yield Finding("warning", "occupancy", e.first_line,
                   f"{occupancy.warps} of {occupancy.most_warps} warps on a processor ({occupancy.share:.0%}), limited "
                   f"by {occupancy.limiter}: too few to hide the latency of memory", remedy, gain=0.15)
+
+
+def small_programs(e: Explanation) -> Iterator[Finding]:
+    """Programs that take longer to start than to run."""
+    if e.bound != "programs":
+        return
+    programs = math.prod(e.launch.grid)
+    yield Finding("warning", "small programs", e.first_line,
+                  f"its {_count(programs)} programs do too little each: starting them takes {e.part('programs'):.0%} "
+                  "of the time", "use a larger block, or let a program loop over several blocks",
+                  gain=e.saved("programs"))
 
 
 def idle_processors(e: Explanation) -> Iterator[Finding]:
@@ -229,7 +293,8 @@ def removed(e: Explanation) -> Iterator[Finding]:
 
 
 RULES = (out_of_bounds, stored_by_two, never_stored, uncoalesced, narrow, bank_conflicts, masked_lanes, reloaded,
-         spills, low_occupancy, idle_processors, without_tensor_cores, not_pipelined, removed)  # fmt: skip
+         loaded_again, contended_atomics, spills, low_occupancy, small_programs, idle_processors, without_tensor_cores,
+         not_pipelined, removed)  # fmt: skip
 
 
 def _count(n: float) -> str:
@@ -238,3 +303,11 @@ def _count(n: float) -> str:
 
 def _names(tensors: tuple[str, ...]) -> str:
     return " or ".join(tensors) or "memory"
+
+
+def _others(found: list) -> str:
+    """The lines behind the first that a finding is about, in words."""
+    lines = [str(x.line) for x in found[1:]]
+    if not lines:
+        return ""
+    return f" (so do lines {', '.join(lines)})" if len(lines) > 1 else f" (so does line {lines[0]})"

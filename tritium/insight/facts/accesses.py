@@ -25,6 +25,7 @@ from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.needed import without_values
 from tritium.insight.facts.pictures import Picture, Runs, runs_of
 from tritium.insight.facts.quiet_machine import QuietMachine
+from tritium.insight.facts.repetitions import Repetitions
 from tritium.insight.facts.replicas import replicas
 from tritium.insight.facts.sampling import Pid, sample, weights
 from tritium.interp.float_state import default_floats
@@ -54,6 +55,7 @@ class Site:
     masked: float
     out_of_bounds: float
     bad_example: str  # where the first access out of bounds is, in words
+    same_as: int | None = None  # of a load: the site whose elements every program loads again, itself if in a loop
 
     @property
     def bytes(self) -> float:
@@ -132,6 +134,12 @@ class Accesses:
         """The sites on a line."""
         return [s for s in self.sites if s.line == line and kind in (None, s.kind)]
 
+    @property
+    def repeated(self) -> list[Site]:
+        """Loads of what their program has loaded before, from tensors that nothing stores to."""
+        stored = {name for s in self.sites if s.kind != "load" for name in s.tensors}
+        return [s for s in self.sites if s.same_as is not None and stored.isdisjoint(s.tensors)]
+
     def tensor(self, name: str) -> Tensor:
         """The tensor argument of this name."""
         return next(t for t in self.tensors if t.name == name)
@@ -198,6 +206,7 @@ class _Run(Observer):
         self.starts = sorted((s.data_ptr(), s.nbytes()) for s in storages.values())
         self.bad: np.ndarray | None = None
         self.loops: list[list[int]] = []
+        self.again = Repetitions()
         self.cut = 0
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -242,6 +251,7 @@ class _Run(Observer):
         loads, stores = ({names[k]: runs_of(np.unique(np.concatenate(cells))) for k, cells in part.items()}
                          for part in (self.now["load"], self.now["store"]))
         self.touches.append(Touches(self.pid, loads, stores))
+        self.again.close()
 
     def _add(self, share: float, events: list, worked: dict) -> None:
         for key, op, lanes, masked, bad, measured in events:
@@ -300,6 +310,8 @@ class _Run(Observer):
         if bad and not self.sites[key]["bad_example"]:
             self.sites[key]["bad_example"] = self._in_words(addresses, outside, numbers)
         active &= ~outside
+        if op.kind is ops.load:
+            self.again.note(key, numbers, addresses[active])
         self.lanes += lanes
         measured = None
         if self.meter is not None:
@@ -397,7 +409,9 @@ class _Run(Observer):
             said += f"; {self.cut} stopped after {OPS} ops"
         rounded: list[dict[str, Any]] = [{k: round(v, 3) if isinstance(v, float) else v for k, v in site.items()}
                                          for site in self.sites.values()]
-        sites = tuple(Site(**site) for site in sorted(rounded, key=lambda s: s["number"]))
+        for key, earlier in self.again.found().items():
+            rounded[self.sites[key]["number"]]["same_as"] = self.sites[earlier]["number"]
+        sites = tuple(Site(**site) for site in rounded)
         tensors = tuple(self._tensor(p, complete, sites) for p in self.pictures.values())
         steps = {pid: tuple(found) for pid, found in self.steps.items()}
         touched = tuple(sorted(self.touches, key=lambda t: t.pid[::-1]))

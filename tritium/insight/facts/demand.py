@@ -24,7 +24,7 @@ BANK_ROW = 128  # bytes that shared memory serves in one pass
 _GROUP = 4  # warps that make one product of wgmma together
 
 
-def demand(launch: Launch, accesses: Accesses, traffic: Traffic, found: Iterable[Requests], flops: FlopMeter,
+def demand(launch: Launch, accesses: Accesses, traffic: Traffic, found: tuple[Requests, ...], flops: FlopMeter,
            used: Resources, shared: Iterable[SharedAccess], loops: tuple[Loop, ...]) -> Work:
     """The work of a launch on a GPU."""
     grid, blocks = math.prod(launch.grid), math.prod(launch.grid) * launch.metadata.get("num_ctas", 1)
@@ -37,12 +37,14 @@ def demand(launch: Launch, accesses: Accesses, traffic: Traffic, found: Iterable
     if used.producer_warps:
         streams = max(1, launch.num_warps // _GROUP)
     spilled = 2 * (used.spills or 0) * launch.num_warps * blocks  # each word is stored and loaded again
+    again = {s.number for s in accesses.repeated if s.same_as != s.number}
     loading = [loop for loop in loops if any(w.kind == "load" for w in (*loop.body, *loop.producer))]
     return Work(
         programs=blocks,
         resident=max(1, used.occupancy.programs if used.occupancy else 1),
         streams=streams,
         dram_bytes=traffic.dram,
+        repeated_bytes=tuple(r.bytes_moved for r in found if r.site in again),
         l2_bytes=traffic.moved,
         l1_lines=sum(r.lines for r in found if r.how == "threads") * (1 - repeated) + spilled,
         shared_passes=sum(s.total for s in shared),

@@ -37,14 +37,14 @@ def liveness(module) -> tuple[Live, ...]:
 
 
 def most_registers(module) -> int:
-    """An estimate of the registers of a thread.
+    """An estimate of the registers that a thread would need to spill nothing.
 
     >>> from tritium.ir.text import parse_module
     >>> most_registers(parse_module("kernel @f(%n: i32) { }")) == BASE
     True
     """
     most = max((live.registers for live in liveness(module)), default=0)
-    return min(255, BASE + most)
+    return BASE + most
 
 
 def _block(block, held: int, shared: int, depth: int, out: list[Live]) -> None:

@@ -42,6 +42,7 @@ class Resources:
     producer_warps: int
     registers: int
     registers_estimated: bool
+    registers_lacking: int  # beyond what a thread can have, by the estimate; 0 where an assembler has said
     spills: int | None  # 32-bit words; None where no assembler has said
     shared: int
     buffers: tuple[Buffer, ...]
@@ -72,23 +73,27 @@ def resources(launch: Launch) -> Resources:
     """
     meta = launch.metadata
     if not launch.is_gpu:
-        return Resources(str(launch.target), 1, 0, 0, True, None, 0, (), None, (), (), (), meta.get("arena_bytes", 0))
+        return Resources(str(launch.target), 1, 0, 0, True, 0, None, 0, (), None, (), (), (),
+                         meta.get("arena_bytes", 0))
     module, shared = launch.stages["ttgir"], meta["shared"]
     estimated = "n_regs" not in meta
-    registers = most_registers(module) if estimated else meta["n_regs"]
     producers = meta.get("producer_warps", 0)
     warps = launch.num_warps + producers
     target = launch.target
     try:
-        occupancy = occupancy_of(registers, shared, warps, target)
+        has = machine(target)
     except ValueError:  # an architecture whose limits nobody has written down
-        return Resources(str(target), launch.num_warps, producers, registers, estimated, meta.get("n_spills"), shared,
-                         buffers(module), None, (), (), ())
-    has = machine(target)
+        registers = most_registers(module) if estimated else meta["n_regs"]
+        return Resources(str(target), launch.num_warps, producers, registers, estimated, 0, meta.get("n_spills"),
+                         shared, buffers(module), None, (), (), ())
+    wanted = registers = most_registers(module) if estimated else meta["n_regs"]
+    if estimated:
+        registers = min(wanted, has.most_registers, has.registers // (warps * has.warp_size))
+    occupancy = occupancy_of(registers, shared, warps, target)
     at = lambda amount, found: Point(amount, found.programs, found.share)
     return Resources(
-        str(target), launch.num_warps, producers, registers, estimated, meta.get("n_spills"), shared, buffers(module),
-        occupancy,
+        str(target), launch.num_warps, producers, registers, estimated, wanted - registers, meta.get("n_spills"),
+        shared, buffers(module), occupancy,
         tuple(at(n, occupancy_of(n, shared, warps, target)) for n in range(16, has.most_registers + 1, 8)),
         tuple(at(n, occupancy_of(registers, shared, n, target)) for n in (1, 2, 4, 8, 16, 32)),
         tuple(at(n, occupancy_of(registers, n, warps, target))

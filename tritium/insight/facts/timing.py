@@ -42,6 +42,7 @@ class Work:
     waits: float = 1.0  # latencies of memory that a program sees one after another
     from_dram: float = 1.0  # share of its loads that come from there
     pipelined: bool = False  # whether loads run beside the work of earlier iterations
+    repeated_bytes: tuple[float, ...] = ()  # that all programs load once more, by the line that does
     rounds: bool = True  # whether each program pays its first latency anew (a persistent one does not)
 
 
@@ -104,7 +105,7 @@ def _latencies(device: Device, work: Work, resident: int, alone: float) -> float
 def resources(device: Device, work: Work) -> dict[str, float]:
     """Seconds that each resource would take alone, all processors working."""
     cycle = 1 / (device.processors * device.clock * 1e9)
-    parts = {"DRAM": work.dram_bytes / (device.dram * 1e9 * device.sustained_dram),
+    parts = {"DRAM": (work.dram_bytes + _lost(device, work)) / (device.dram * 1e9 * device.sustained_dram),
              "L2": work.l2_bytes / (device.l2 * 1e9), "L1": work.l1_lines * cycle,
              "shared memory": work.shared_passes * cycle,
              "operands in shared memory": work.operand_passes * cycle, "atomics": work.atomics * device.atomic,
@@ -122,6 +123,12 @@ def resources(device: Device, work: Work) -> dict[str, float]:
             name = {"fp64": "fp64 units", "f64": "fp64 units", "special": "special functions"}.get(kind, "fp32 units")
             parts[name] = max(parts.get(name, 0.0), count / device.rate(kind))
     return {name: seconds for name, seconds in parts.items() if seconds}
+
+
+def _lost(device: Device, work: Work) -> float:
+    """Bytes that come from DRAM once more: programs that run side by side bring more to L2 than it holds."""
+    at_once = min(work.programs, device.processors * work.resident) / work.programs
+    return sum(size for size in work.repeated_bytes if size * at_once > device.l2_bytes)
 
 
 def _tensor_seconds(device: Device, flops: list[tuple[str, float]]) -> float:

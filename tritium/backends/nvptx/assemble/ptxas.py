@@ -167,9 +167,11 @@ def usage_in(cubin: bytes) -> dict[str, int]:
         name = strings + struct.unpack_from("<I", cubin, header)[0]
         if cubin[name : name + len(_INFO)] == _INFO:
             at, length = struct.unpack_from("<2Q", cubin, header + 0x18)
-            told = list(_attributes(cubin[at : at + length]))
-            most = lambda wanted: max((value for attribute, value in told if attribute == wanted), default=0)
-            return {"n_regs": most(_REGISTER_COUNT), "n_spills": most(_FRAME_SIZE) // 4}
+            most = {_REGISTER_COUNT: 0, _FRAME_SIZE: 0}
+            for attribute, value in _attributes(cubin[at : at + length]):
+                if attribute in most:
+                    most[attribute] = max(value, most[attribute])
+            return {"n_regs": most[_REGISTER_COUNT], "n_spills": most[_FRAME_SIZE] // 4}
     return {}
 
 
@@ -179,13 +181,13 @@ _SIZED = 4  # the form of attributes that say how long they are
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, int]]:
-    """(attribute, value) in what is said of the functions of a binary."""
+    """(attribute, its second word) in what is said of the functions of a binary."""
     at = 0
     while at < len(info):
         form, attribute, size = struct.unpack_from("<2BH", info, at)
         at += 4
         if form == _SIZED:
-            if attribute in (_FRAME_SIZE, _REGISTER_COUNT):
+            if size >= 8:
                 yield attribute, struct.unpack_from("<2I", info, at)[1]
             at += size
 
