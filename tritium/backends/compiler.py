@@ -147,6 +147,17 @@ class Options:
 
 _USUAL = {field.name: field.default for field in dataclasses.fields(Options)}
 NAMES = frozenset(_USUAL)
+_OF_TARGETS = frozenset(("arch", "backend_name", "warp_size", "sanitized", "num_ctas", "clc", "supported_fp8_dtypes"))
+
+
+def portable_options(metadata: Any) -> dict[str, Any]:
+    """The options of a compiled kernel that mean the same on every target.
+
+    >>> from types import SimpleNamespace
+    >>> portable_options(SimpleNamespace(**dict.fromkeys(NAMES, 8)))["num_warps"]
+    8
+    """
+    return {name: getattr(metadata, name) for name in NAMES - _OF_TARGETS}
 
 # Options of other releases and vendors that tune what tritium decides by itself.
 IGNORED = frozenset((

@@ -215,7 +215,10 @@ class Drivers:
         return self._chosen or self.default
 
     def set_active(self, driver: DriverBase) -> None:
-        """Send every launch to `driver`."""
+        """Send every launch to `driver`. An emulated GPU stays active until `reset_active`: Inductor asks for the
+        driver of its tensors, which are the CPU's there."""
+        if self._chosen is not None and self._chosen.emulates and not driver.emulates:
+            return
         self._chosen = driver
         knobs.changed()
 

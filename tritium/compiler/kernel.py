@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tritium import backends, knobs
-from tritium.backends.compiler import NAMES, GPUTarget
+from tritium.backends.compiler import NAMES, GPUTarget, portable_options
 from tritium.backends.driver import driver
 from tritium.cache import Files
 from tritium.compiler import inductor
@@ -281,19 +281,21 @@ class CompiledKernel:
                                "\nhint: compile it from its source")
         return kernel
 
-    def sanitized_variant(self) -> CompiledKernel | None:
-        """The same kernel with checks of every access, and without preconditions on its launches; None if it was
-        compiled from a later stage than `ttir`."""
-        return self._variant(sanitized=True, launch_checks=False) if "ttir" in self.asm else None
+    def sanitized_variant(self, target: GPUTarget | None = None) -> CompiledKernel | None:
+        """The same kernel with checks of every access, and without preconditions on its launches, perhaps for another
+        target; None if it was compiled from a later stage than `ttir`."""
+        return self._variant(target, sanitized=True, launch_checks=False) if "ttir" in self.asm else None
 
-    def _variant(self, **changed: Any) -> CompiledKernel:
-        """The same kernel, compiled with other options."""
+    def _variant(self, target: GPUTarget | None = None, **changed: Any) -> CompiledKernel:
+        """The same kernel, compiled with other options, perhaps for another target."""
         from tritium.compiler import IRSource, compile
 
-        options = {name: getattr(self.metadata, name) for name in NAMES} | changed
+        options = portable_options(self.metadata)
+        if target is None:
+            options = {name: getattr(self.metadata, name) for name in NAMES}
         came = self.src.fn is not None and self.src.fn.fn is None  # from another process, without its function
         source = IRSource.of("ttir", str(self.asm["ttir"])) if came else self.src
-        return compile(source, self.metadata.target, options)
+        return compile(source, target or self.metadata.target, options | changed)
 
     @property
     def _has_preconditions(self) -> bool:

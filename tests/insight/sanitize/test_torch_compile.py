@@ -16,9 +16,9 @@ from tritium.kernels.vector_add import add_kernel
 SCRIPT = Path(__file__).with_name("compiled_functions.py")
 
 
-def findings(tmp_path, *arguments):
+def findings(tmp_path, *arguments, options=()):
     """(status, [(kind, kernel)]) of the script under the command, with caches of its own."""
-    done = run("sanitize", "--json", tmp_path / "out.json", SCRIPT, *arguments,
+    done = run("sanitize", "--json", tmp_path / "out.json", *options, SCRIPT, *arguments,
                TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"))
     assert "done" in done.stdout, done.stderr
     found = json.loads((tmp_path / "out.json").read_text())["findings"]
@@ -30,6 +30,14 @@ def test_a_forgotten_mask(tmp_path):
     again = run("run", SCRIPT, "scale", "100", TRITIUM_SANITIZE="1",  # from Inductor's cache, in a process of its own
                 TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"))
     assert again.returncode == 3 and "out of bounds in kernel `scale`" in again.stderr
+
+
+def test_a_forgotten_mask_on_an_emulated_gpu(tmp_path):
+    """Inductor compiles for the CPU and makes its driver the active one; launches go to the GPU all the same."""
+    found = findings(tmp_path, "scale", "100", options=("--target", "cuda:90a"))
+    assert found == (3, [("out of bounds", "scale")])
+    report = json.loads((tmp_path / "out.json").read_text())["findings"]
+    assert report[0]["threads"] == "warps 1-3"
 
 
 def test_memory_without_contents(tmp_path):
@@ -71,6 +79,22 @@ def test_what_was_compiled_before(launched):
     assert report.kinds() == ["out of bounds"] * 2
     launch(100)
     assert len(launched) == 4 and z.sum() == 200
+
+
+@pytest.mark.parametrize("programs", [1, 2])
+def test_what_was_compiled_for_the_cpu_runs_on_an_emulated_gpu(programs):
+    """If not all programs ran there, the results are still the CPU's."""
+    source = ASTSource(add_kernel, {"x_ptr": "*fp32", "y_ptr": "*fp32", "z_ptr": "*fp32", "n": "i32",
+                                    "BLOCK": "constexpr"}, {"BLOCK": 64})
+    kernel = compile(source, GPUTarget("cpu", "host", 1))
+    x, z = torch.ones(100 if programs == 2 else 101), torch.zeros(128)
+    with tritium.sanitize(target="cuda:90a", programs=programs) as report:
+        kernel[2, 1, 1](x, torch.ones(128), z, 101, 64)
+    assert z[:100].sum() == 200
+    if programs == 2:
+        assert report.kinds() == ["out of bounds"] and next(iter(report)).threads.startswith("warp")
+    else:
+        assert not report and "1 of 2 programs ran" in report.summary()
 
 
 def test_a_function_without_mistakes(tmp_path):

@@ -18,7 +18,7 @@ from tritium.backends.launcher.calls import form_of, lookup_guard, pack
 from tritium.backends.launcher.entry_points import Demands, Roads
 from tritium.backends.launcher.parts import NATIVE
 from tritium.language.types.signature import flatten
-from tritium.locks import busy, lock, once, once_property
+from tritium.locks import busy, lock, once
 from tritium.refusals import of_argument, refusal
 from tritium.tensors import hold, read_only, slots
 
@@ -279,7 +279,7 @@ class Interface:
 # -- launching ---------------------------------------------------------------------------------------------------------
 
 
-_judging = lock()  # one fallback variant of a kernel is kept
+_judging = lock()  # one variant of a kernel is kept
 
 
 def _room(metadata: Any) -> int:
@@ -320,8 +320,9 @@ class Launcher:
 
     def __call__(self, gx: int, gy: int, gz: int, stream: Any, function: int, packed_metadata: Any, told: Any,
                  enter: Any, leave: Any, *args: Any) -> None:
-        if self.sanitized is not None and _is_sanitizing() and (checked := self.sanitized.launcher) is not None:
-            checked(gx, gy, gz, stream, self.sanitized.function, packed_metadata, told, enter, leave, *args)
+        if knobs.sanitize and self.sanitized is not None and (checked := self.sanitized.variant()) is not None:
+            launch, function = checked
+            launch(gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *args)
             return
         _held, packed = self._pack(args)  # the arguments' memory must outlive the launch
         room = self._room
@@ -375,27 +376,30 @@ class Launcher:
         return self._checks.other, self._checks.other_arena
 
 
-def _is_sanitizing() -> bool:
-    """Whether launches of kernels that were compiled before, or by somebody else, are to be checked, too."""
-    return knobs.sanitize and not driver.active.emulates
-
-
 class _Sanitized:
-    """The variant of a kernel that is checked: compiled when it is first launched so."""
+    """The variants of a kernel that are checked: on the CPU, and on each GPU that is emulated. Each is compiled when it
+    is first launched so."""
 
     def __init__(self, kernel: Any):
-        self._kernel, self.function = weakref.ref(kernel), None
+        self._kernel, self._made = weakref.ref(kernel), {}
 
-    @once_property
-    def launcher(self) -> Any:
-        """What launches the variant on the kernel's arguments; None if there is none."""
+    def variant(self) -> tuple[Callable, Any] | None:
+        """What launches the variant for now on the kernel's arguments, and its function; None if there is none."""
+        target = driver.active.get_current_target() if driver.active.emulates else None
+        with _judging, busy():
+            if target not in self._made:
+                self._made[target] = self._compiled(target)
+            return self._made[target][0]
+
+    def _compiled(self, target: Any) -> tuple[tuple[Callable, Any] | None, Any]:
+        """As `variant`, and the compiled kernel, whose code must stay."""
         kernel = self._kernel()
-        variant = self._variant = kernel and kernel.sanitized_variant()  # its code must stay
-        if kernel is None or variant is None:
-            return None
-        variant._init_handles()
-        self.function = variant.function
-        return launcher_of(kernel.src, variant.metadata)  # whatever stage the variant was compiled from
+        made = kernel and kernel.sanitized_variant(target)
+        if kernel is None or made is None:
+            return None, None
+        made._init_handles()
+        make = launcher_of if target is None else driver.active.launcher_cls
+        return (make(kernel.src, made.metadata), made.function), made  # whatever stage it was compiled from
 
 
 def launcher_of(src: Any, metadata: Any) -> Any:

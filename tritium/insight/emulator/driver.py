@@ -26,8 +26,8 @@ class EmulatedDriver(DriverBase):
     def __init__(self, target: GPUTarget | str, programs: int = PROGRAMS):
         target = GPUTarget.of(target)
         if target.backend not in ("cuda", "hip"):
-            raise fail(ValueError, f"the sanitizer emulates no {target}",
-                       hint="cuda:80, cuda:90a and hip:gfx942 are three it knows")
+            raise fail(ValueError, f"the sanitizer emulates GPUs, and {target} is none: leave the target out to check "
+                       "kernels on the CPU")
         if programs < 1:
             raise fail(ValueError, f"at least one program of a launch must run, not {programs}")
         self._gpu, self.programs = gpu_of(target), programs
@@ -128,4 +128,6 @@ def emulated(target: GPUTarget | str, programs: int = PROGRAMS) -> Iterator[Emul
     try:
         yield device
     finally:
-        driver.reset_active() if before is None else driver.set_active(before)
+        driver.reset_active()
+        if before is not None:
+            driver.set_active(before)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tritium.backends.compiler import NAMES, GPUTarget
+from tritium import knobs
+from tritium.backends.compiler import GPUTarget, portable_options
 from tritium.backends.cpu.checked import Argument, argument_of, parts_of
 from tritium.backends.driver import driver
 from tritium.backends.launcher.calls import pack
@@ -148,12 +149,10 @@ class EmulatedLauncher:
     def _on_cpu(self, grid: tuple[int, int, int], args: list[Any]) -> None:
         """Launch the same kernel on the CPU."""
         if "cpu" not in self._others:
-            options = {name: getattr(self._metadata, name) for name in NAMES if name not in _OWN}
-            self._others["cpu"] = compile(self._src, GPUTarget("cpu", "host", 1), options)
-        self._others["cpu"].launch(grid, tuple(args))
-
-
-_OWN = frozenset(("arch", "backend_name", "warp_size", "sanitized", "num_ctas", "clc", "supported_fp8_dtypes"))
+            self._others["cpu"] = compile(self._src, GPUTarget("cpu", "host", 1), portable_options(self._metadata))
+        with knobs.internal.scope():
+            knobs.sanitize = False  # else it would come back here
+            self._others["cpu"].launch(grid, tuple(args))
 
 
 class _Kept:
