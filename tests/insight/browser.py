@@ -36,11 +36,29 @@ class Page:
         self.session = self.call("Target.attachToTarget", session=None, targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Performance.enable", timeDomain="threadTicks")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.open(url)
+
+    def open(self, url):
+        """Go to another page, and wait until it is whole."""
         self.call("Page.navigate", url=url)
-        self.wait("document.documentElement?.dataset.ready === 'yes'")
+        ready = "true" if url == "about:blank" else "document.documentElement?.dataset.ready === 'yes'"
+        self.wait(f"location.href === {url!r} && {ready}")
+
+    def opening(self):
+        """Seconds from asking for the page until it was loaded, its script had run, and something was painted."""
+        self.wait("performance.getEntriesByType('navigation')[0].loadEventEnd > 0"
+                  " && performance.getEntriesByType('paint').length > 0")
+        return self.value("Math.max(performance.getEntriesByType('navigation')[0].loadEventEnd,"
+                          " ...performance.getEntriesByType('paint').map(p => p.startTime))") / 1000
+
+    def work(self):
+        """Seconds of processor time that the page's thread has taken."""
+        found = self.call("Performance.getMetrics")["metrics"]
+        return next(metric["value"] for metric in found if metric["name"] == "TaskDuration")
 
     def call(self, method, session="", **params):
         """Send a command and give its answer."""

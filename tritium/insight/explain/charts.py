@@ -12,7 +12,7 @@ from tritium.insight.facts.resources import Point
 from tritium.insight.facts.roofline import Roofline
 from tritium.insight.facts.timeline import Loop, schedule
 
-_ROWS = (("load", "loads"), ("mma", "tensor cores"), ("other", "other work"))
+_ROWS = (("load", "loads"), ("mma", "products"), ("other", "other work"))
 
 
 def pipeline(loop: Loop, iterations: int = 7) -> str:
@@ -137,5 +137,7 @@ def _rate(v: float) -> str:
 
 
 def _svg(width: int, height: float, body: str, title: str) -> str:
-    return (f'<svg viewBox="0 0 {width} {height:.0f}" width="{width}" role="img" aria-label="{escape(title)}">'
-            f"{body}</svg>")
+    """A chart; a wide one scrolls where the window is narrow, so that its text stays legible."""
+    kind = "chart wide" if width > 600 else "chart"
+    return (f'<div class="{kind}"><svg viewBox="0 0 {width} {height:.0f}" width="{width}" role="img" '
+            f'aria-label="{escape(title)}">{body}</svg></div>')

@@ -4,6 +4,7 @@ launch map and the listings are drawn by `page.js` from the facts, which the pag
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources as files
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,8 @@ def launch_map(e: Explanation) -> str:
     """The grid and the tensors, which the script draws and animates."""
     a = e.accesses
     colours = (("load", "loaded by the program"), ("store", "stored"), ("both", "both"), ("touch", "touched by one"),
-               ("shared", "loaded by several"), ("conflict", "stored by several"), ("never", "never touched"))
+               ("shared", "loaded by several"), ("conflict", "stored by several"),
+               ("never", "never touched" if a.complete else "touched by none that was run"))
     legend = "".join(f'<span><i style="background:var(--{name})"></i>{text}</span>' for name, text in colours)
     figures = "".join(
         f'<figure><canvas id="tensor{n}" tabindex="0" role="img" aria-label="{escape(t.name)}: arrow keys move over '
@@ -147,12 +149,16 @@ def access_table(e: Explanation) -> str:
         cells = [_line(s.line), f"<code>{escape(s.code)}</code>", escape(", ".join(s.tensors)), f"{masked:.0%}{bad}"]
         if gpu:
             cells += _request_cells(known[s.number], s)
-        marks = ["", ' class="code"', "", ' class="n"', "", ' class="n"', ' class="n"', ' class="n"', ' class="n"',
-                 ' class="n"', ""]  # fmt: skip
-        rows.append("<tr>" + "".join(f"<td{m}>{c}</td>" for m, c in zip(marks, cells)) + "</tr>")
-    head = "".join(f"<th>{h}</th>" for h in heads)
-    return (f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-            + _shared_table(e))
+        rows.append(cells)
+    return _table(heads, ["", "code", "", "n", "", "n", "n", "n", "n", "n", "words"], rows) + _shared_table(e)
+
+
+def _table(heads: Sequence[str], kinds: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table that scrolls by itself where the window is narrow; a head stands as the cells below it do."""
+    head = "".join(f'<th class="{kind}">{name}</th>' for name, kind in zip(heads, kinds))
+    body = "".join("<tr>" + "".join(f'<td class="{kind}">{cell}</td>' for cell, kind in zip(row, kinds)) + "</tr>"
+                   for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _request_cells(r, site) -> list[str]:
@@ -165,21 +171,30 @@ def _request_cells(r, site) -> list[str]:
     else:
         each = f'<span class="tag {grade}">{mean_text(r.sectors_each)}</span>'
         vector, least = f"{r.vector} of {r.widest}", mean_text(r.minimum_each)
-    hints = [f"{h.width} wide as <code>{escape(h.argument)}</code> is a multiple of 16" if h.promised else
-             f'<span class="tag warn">{h.width} wide if <code>{escape(h.argument)}</code> were a multiple of 16</span>'
-             for h in r.hints]
-    return [r.how, vector, each, least, bytes_text(r.bytes_moved), bytes_text(site.bytes), "<br>".join(hints)]
+    return [r.how, vector, each, least, bytes_text(r.bytes_moved), bytes_text(site.bytes), _hints(r.hints)]
+
+
+def _hints(hints) -> str:
+    """The promises that made an access as wide as it is, in one sentence; then those that would make it wider."""
+    made = [f"<code>{escape(h.argument)}</code>" for h in hints if h.promised]
+    out = []
+    if len(made) == 1:
+        out.append(f"as wide as it is because {made[0]} is a multiple of 16")
+    elif made:
+        out.append(f"as wide as it is because {', '.join(made[:-1])} and {made[-1]} are multiples of 16")
+    out += [f'<span class="warn">{h.width} wide if <code>{escape(h.argument)}</code> were a multiple of 16</span>'
+            for h in hints if not h.promised]
+    return "<br>".join(out)
 
 
 def _shared_table(e: Explanation) -> str:
     if not e.shared:
         return ""
-    rows = "".join(
-        f"<tr><td>{_line(s.line)}</td><td>{s.op}, {s.side}</td><td class=n>{bytes_text(s.bytes)}</td>"
-        f'<td class=n><span class="tag {"good" if s.conflicts < 1.5 else "warn"}">{s.passes}</span></td>'
-        f"<td class=n>{s.minimum}</td></tr>" for s in e.shared)
-    return ('<h3>Shared memory</h3><div class="scroll"><table><thead><tr><th>line</th><th>passage</th><th>tile</th>'
-            f"<th>bank passes of a warp</th><th>least</th></tr></thead><tbody>{rows}</tbody></table></div>")
+    rows = [(_line(s.line), f"{s.op}, {s.side}", bytes_text(s.bytes),
+             f'<span class="tag {"good" if s.conflicts < 1.5 else "warn"}">{s.passes}</span>', str(s.minimum))
+            for s in e.shared]
+    heads = ("line", "passage", "tile", "bank passes of a warp", "least")
+    return "<h3>Shared memory</h3>" + _table(heads, ("", "", "n", "n", "n"), rows)
 
 
 def pipelines(e: Explanation) -> str:
@@ -238,14 +253,12 @@ def roofline_part(e: Explanation) -> str:
     work = ", ".join(f"{amount(n)} {kind}" for kind, n in roof.flops.items()) or "none"
     out = (f"<p>Operations: {escape(work)}. Memory: {bytes_text(roof.minimum_bytes)} at least. "
            f"Intensity: {roof.intensity:.3g} operations for each byte.</p>")
-    rows = "".join(
-        f"<tr><td>{escape(p.device)}</td><td class=n>{time_text(p.seconds)}</td><td>{p.bound}</td>"
-        f"<td>{', '.join(f'{k} {time_text(v)}' for k, v in p.parts.items())}</td><td class=n>{p.waves:.2f}</td>"
-        f"<td class=n>{p.busy:.0%}</td></tr>" for p in roof.predictions)
+    rows = [(escape(p.device), time_text(p.seconds), p.bound,
+             ", ".join(f"{k} {time_text(v)}" for k, v in p.parts.items()), f"{p.waves:.2f}", f"{p.busy:.0%}")
+            for p in roof.predictions]
     if rows:
         heads = ("device", "predicted", "bound", "each resource alone", "waves", "processors busy")
-        head = "".join(f"<th>{name}</th>" for name in heads)
-        out += f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        out += _table(heads, ("", "n", "", "words", "n", "n"), rows)
     return out + charts.roofline(roof)
 
 
