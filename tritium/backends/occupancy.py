@@ -147,7 +147,9 @@ class Occupancy(NamedTuple):
         return min(self.limits, key=lambda name: self.limits[name])
 
     def __str__(self) -> str:
-        return (f"{self.programs} programs of {self.warps_each} warps on each processor, {self.warps} of "
+        programs, warps = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((self.programs, "program"),
+                                                                         (self.warps_each, "warp")))
+        return (f"{programs} of {warps} on each processor, {self.warps} of "
                 f"{self.most_warps} warps ({self.share:.0%}); limited by {self.limiter}")
 
 

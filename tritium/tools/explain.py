@@ -52,7 +52,13 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """The command; a mistake in its arguments is one line, one in the kernel is shown where it stands."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    args = parser().parse_intermixed_args(arguments[:end])  # options may stand between descriptions
+    p = parser()
+    if end == 0:
+        p.error("name a kernel, as in kernels.py:add_kernel")
+    args = p.parse_intermixed_args(arguments[:end])  # options may stand between descriptions
+    for option, given in (("--programs", args.programs), ("--launch", args.launch)):
+        if given < 1:
+            p.error(f"{option} must be at least 1, not {given}")
     return guarded("explain", lambda: explain(args, arguments[end + 1 :]))
 
 
@@ -158,8 +164,9 @@ def _run(path: str, name: str, args: argparse.Namespace, given: list[str]) -> _L
     with installed_as_triton(), own_main():
         found = first_launch(program, name, args.launch)
     if found is None:
-        raise UsageError(f"{path} ran to its end and made no launch {args.launch} of {name!r}\nhint: describe the "
-                         "arguments, as in x=fp32[4096] n=4096 --grid 'cdiv(n, 1024)'; see --help")
+        made = "did not launch" if args.launch == 1 else f"made no launch {args.launch} of"
+        raise UsageError(f"{path} ran to its end and {made} {name!r}\nhint: describe the arguments, as in "
+                         "x=fp32[4096] n=4096 --grid 'cdiv(n, 1024)'; see --help")
 
     def make(changes: dict[str, str]) -> tuple[Any, Any, tuple, dict[str, Any]]:
         from tritium.insight.explain.arguments import arguments

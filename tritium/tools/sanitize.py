@@ -73,8 +73,10 @@ def main(arguments: list[str]) -> int:
 
 def _sanitized(how: str, rest: list[str], args: argparse.Namespace) -> int:
     json = args.json
+    if how not in ("-m", "-c", "-"):
+        open(rest[0] if how == "--" else how).close()  # what cannot be read or written is known before anything runs
     if json not in (None, "-"):
-        open(json, "a").close()  # a path that cannot be written is known before the program runs
+        open(json, "a").close()
     try:
         import torch  # noqa: F401  (before, so that memory it makes without contents is known)
     except ImportError:

@@ -95,7 +95,8 @@ def test_the_first_launch_of_a_function():
     (["kernels.py:scal", *DESCRIBED], 2, "did you mean 'scale'?"),
     (["nowhere.py:scale", *DESCRIBED], 2, "cannot open 'nowhere.py'"),
     (["nowhere.py:scale"], 2, "cannot open 'nowhere.py'"),
-    (["kernels.py:scale"], 2, "made no launch 1 of 'scale'"),
+    (["kernels.py:scale"], 2, "ran to its end and did not launch 'scale'"),
+    (["kernels.py:scale", "--launch", "2"], 2, "made no launch 2 of 'scale'"),
     (["raises.py:scale"], 1, "ZeroDivisionError"),
     (["kernels.py:wrong", "x_ptr=fp32[64]", "BLOCK=64", "--grid", "1"], 1, "relu"),
     (["kernels.py:scale", *DESCRIBED, "-o", "no/such/folder.html"], 2, "cannot write 'no/such/folder.html'"),
@@ -112,6 +113,17 @@ def test_the_first_launch_of_a_function():
 def test_mistakes_are_one_message(here, capsys, words, status, message):
     found, _, said = run(capsys, *words, *([] if "-t" in words else ["-t", "cuda:80"]))
     assert found == status and message in said and "tritium/insight" not in said
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    ([], "name a kernel, as in kernels.py:add_kernel"),
+    (["kernels.py:scale", *DESCRIBED, "--programs", "0"], "--programs must be at least 1, not 0"),
+    (["kernels.py:scale", "--launch", "0"], "--launch must be at least 1, not 0"),
+])  # fmt: skip
+def test_wrong_options(here, capsys, words, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(["explain", *words])
+    assert capsys.readouterr().err.endswith(f"error: {message}\n")
 
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere")

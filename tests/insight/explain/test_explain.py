@@ -123,6 +123,7 @@ def test_torch_tensors_and_descriptors():
     (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=4, devices=["H999"]), ValueError, "H999"),
     (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=4, num_wraps=8), KeyError, "num_wraps"),
     (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=5), Exception, "power of 2"),
+    (lambda: explained(add_kernel, (1,), *(K.floats(4),) * 3, 4, BLOCK=4, programs=0), ValueError, "at least 1"),
 ])  # fmt: skip
 def test_mistakes(make, error, message):
     with pytest.raises(error, match=message):

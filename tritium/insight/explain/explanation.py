@@ -163,6 +163,8 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     not copied before the interpreter stores to them."""
     from tritium.tools.compile import known_target
 
+    if programs < 1:
+        raise ValueError(f"explain must run at least 1 program, not {programs}")
     devices = list(devices)
     for name in devices:
         if name not in DEVICES:
