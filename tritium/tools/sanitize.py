@@ -73,10 +73,10 @@ def main(arguments: list[str]) -> int:
 
 def _sanitized(how: str, rest: list[str], args: argparse.Namespace) -> int:
     json = args.json
-    if how not in ("-m", "-c", "-"):
-        open(rest[0] if how == "--" else how).close()  # what cannot be read or written is known before anything runs
     if json not in (None, "-"):
-        open(json, "a").close()
+        open(json, "a").close()  # what cannot be written or read is known before anything runs
+    if how not in ("-m", "-c", "-"):
+        open(rest[0] if how == "--" else how).close()
     try:
         import torch  # noqa: F401  (before, so that memory it makes without contents is known)
     except ImportError:

@@ -275,6 +275,8 @@ def test_the_command_knows_memory_without_contents(script):
 def test_the_command_on_mistakes_of_its_own(arguments, status, said):
     done = run("sanitize", *arguments)
     assert done.returncode == status and said in done.stderr, done.stderr
+    if "cannot open" in said:
+        assert done.stderr.startswith(f"tritium sanitize: {said}") and done.stderr.count("\n") == 1
 
 
 def test_the_environment_variable(script):
