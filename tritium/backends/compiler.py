@@ -159,6 +159,7 @@ def portable_options(metadata: Any) -> dict[str, Any]:
     """
     return {name: getattr(metadata, name) for name in NAMES - _OF_TARGETS}
 
+
 # Options of other releases and vendors that tune what tritium decides by itself.
 IGNORED = frozenset((
     "allow_fp8e4b15", "allow_fp8e4nv", "cluster_dims", "enable_persistent", "enable_warp_specialization",
