@@ -59,11 +59,10 @@ def _attributes(traits: Traits, module: Module) -> str:
 
 
 def ptx(text: str, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> str:
-    """LLVM's PTX: instructions selected and registers joined, mostly no more.
+    """LLVM's PTX: instructions selected and registers joined, no more.
 
     The lowering has folded and shared what it could; ptxas optimises again. LLVM's own passes over addresses cost more
-    time than all the rest, and hoist sums out of loops that keep the copies in them apart. Products without copies are
-    another matter: there every thread loads element by element, and the passes keep its addresses in few registers.
+    time than all the rest, and hoist sums out of loops that keep the copies in them apart.
 
     The metadata gets the traits of the text. Those of a text that somebody else wrote are not known, unless it comes
     with metadata of its own. What is sanitized stays LLVM: the emulator runs it.
@@ -72,9 +71,8 @@ def ptx(text: str, target: GPUTarget, options: Options, metadata: dict[str, Any]
         metadata.pop("lowered", None)
         return text
     _set_up()
-    traits = metadata["traits"] = metadata.pop("lowered", None) or Traits.read(metadata)
-    waits_for_loads = traits is not None and traits.products and not traits.async_copies
-    return assembly(text, NvTarget.of(options.arch), passes=(), plain=not waits_for_loads)
+    metadata["traits"] = metadata.pop("lowered", None) or Traits.read(metadata)
+    return assembly(text, NvTarget.of(options.arch), passes=(), plain=True)
 
 
 @once

@@ -7,9 +7,10 @@ threads. A lowering sees only the op it lowers: `lower[kind](g, op, *operand lis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import knobs, ops
 from ....errors import CompilationError, outermost
@@ -49,15 +50,27 @@ def lower(*kinds: OpKind | str) -> Callable[[Callable], Callable]:
     return register
 
 
+class Affine(NamedTuple):
+    """Integers as sums: register r has base[r] + numbers[r] * scale[r], which wraps as they do."""
+
+    base: Sequence[Any]
+    numbers: Sequence[int]
+    scale: Sequence[Any] | None = None  # None stands for 1
+    exact: bool = False  # the sum does not wrap, and is not negative
+
+
 class Registers(Sequence):
     """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
 
-    __slots__ = ("_made", "_make", "_place", "depth", "loads")
+    __slots__ = ("_made", "_make", "_place", "addends", "affine", "depth", "distinct", "loads")
 
-    def __init__(self, count: int, make: Callable[[int], Any]):
+    def __init__(self, count: int, make: Callable[[int], Any], distinct: int | None = None):
         self._made, self._make = [None] * count, make
         self._place: Any = None  # the writer, what its lines are to end in, and the level they stay behind
         self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
+        self.distinct = count if distinct is None else min(count, distinct)  # the most values that may differ
+        self.addends: tuple = ()  # of addresses: what they are sums of; see `shape.addptr`
+        self.affine: Affine | None = None  # of integers
 
     def __len__(self) -> int:
         return len(self._made)
@@ -83,6 +96,15 @@ class Registers(Sequence):
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self._made)))
+
+
+def distinct_values(registers: Sequence[Any]) -> int:
+    """The most values that may differ among a tile's registers.
+
+    >>> distinct_values(["%x", "%x"]), distinct_values(Registers(4, str))
+    (1, 4)
+    """
+    return registers.distinct if type(registers) is Registers else len(set(registers))
 
 
 class Lowering:
@@ -269,12 +291,18 @@ class Lowering:
         Bits no thread's part has are added as a number, which accesses to memory take with them, so that few registers
         need a value of their own.
         """
+        base, numbers = self.base_and_numbers(layout, fn)
+        return Registers(len(numbers), lambda r: (base[r], numbers[r]))
+
+    def base_and_numbers(self, layout: Layout, fn: Callable[[int], int]) -> tuple[Registers, list[int]]:
+        """The values and the numbers of `addresses`, apart."""
         thread, parts = self.linear(layout, fn)
         taken = 0
         for x in (*layout.lane, *layout.warp):
             taken |= fn(x)
         here = lambda bits: self.w.binary("xor", thread, self.int(bits)) if bits else thread
-        return Registers(len(parts), lambda r: (here(parts[r] & taken), parts[r] & ~taken))
+        base = Registers(len(parts), lambda r: here(parts[r] & taken), len({x & taken for x in parts}))
+        return base, [x & ~taken for x in parts]
 
     def note_sum(self, x: Val, base: Val, constant: int, below: int = 0) -> Val:
         """Remember that an integer or pointer is `base` and a number, and perhaps which power of two is above; returns
@@ -364,12 +392,44 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     spell = op.kind.row.llvm.get("uint" if op.attrs.get("unsigned") else t.kind) or op.kind.row.llvm.get("any")
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
-    alike = op.attrs.get("alike")
+    alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
     if alike:
-        return Registers(len(operands[0]), lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands]))
+        one = lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands])
+        return Registers(len(operands[0]), one, distinct)
     plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
-    return Registers(len(operands[0]), (lambda r: note(g, *[x[r] for x in operands], plain(r))) if note else plain)
+    noted = lambda r: note(g, *[x[r] for x in operands], plain(r))
+    out = Registers(len(operands[0]), noted if note else plain, distinct)
+    if note and distinct > 1:
+        out.affine = _AFFINE[op.kind](g, spell, t, *operands)
+    return out
+
+
+def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
+    for known, other in ((x, y), (y, x)):
+        affine = affine_of(known)
+        if affine is not None:
+            add = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
+            count = distinct_values(affine.base) * distinct_values(other)
+            return affine._replace(base=Registers(len(x), add, count), exact=False)
+    return None
+
+
+def _affine_product(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
+    for known, other in ((x, y), (y, x)):
+        affine = affine_of(known)
+        if affine is not None and affine.scale is None and distinct_values(other) == 1:
+            scaled = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
+            return Affine(Registers(len(x), scaled, distinct_values(affine.base)), affine.numbers, other)
+    return None
+
+
+def affine_of(registers: Sequence[Any]) -> Affine | None:
+    """The sums that a tile's integers are, where it is known.
+
+    >>> affine_of(["%x", "%y"])
+    """
+    return registers.affine if type(registers) is Registers else None
 
 
 def _small(g: Lowering, op: Op, x: Val, y: Val) -> Val:
@@ -382,6 +442,7 @@ def _small(g: Lowering, op: Op, x: Val, y: Val) -> Val:
 
 
 _NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are made of
+_AFFINE = {ops.add: _affine_sum, ops.mul: _affine_product}
 
 
 def scalar_row(g: Lowering, spell: str, t: Any, *xs: Val) -> Val:

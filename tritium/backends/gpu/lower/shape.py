@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from ....ir import types as T
 from ....ops.meaning import convert
 from ...llvm.writer import value
 from ..layout.linear import axis_bits, coordinates
-from .function import Registers, llvm_type, lower
+from .function import Affine, Registers, affine_of, distinct_values, llvm_type, lower
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -43,15 +45,16 @@ def num_programs(g: Lowering, op: Op) -> list[Val]:
 
 @lower(ops.arange)
 def arange(g: Lowering, op: Op) -> Registers:
-    start, at = op.attrs["start"], g.addresses(g.layout(op), lambda x: x)
+    start, (base, numbers) = op.attrs["start"], g.base_and_numbers(g.layout(op), lambda x: x)
     below = 1 << (op.attrs["end"] - 1).bit_length()
 
     def element(r: int) -> Val:
-        base, constant = at[r]
-        x = g.w.binary("or disjoint", base, g.int(constant))
-        return g.note_sum(g.w.binary("add", x, g.int(start)), base, constant + start, below)
+        x = g.w.binary("or disjoint", base[r], g.int(numbers[r]))
+        return g.note_sum(g.w.binary("add", x, g.int(start)), base[r], numbers[r] + start, below)
 
-    return Registers(len(at), element)
+    out = Registers(len(numbers), element)
+    out.affine = Affine(base, [x + start for x in numbers], exact=start >= 0)
+    return out
 
 
 @lower(ops.splat)
@@ -67,8 +70,20 @@ def _pick(g: Lowering, op: Op, x: Sequence[Val], element_of: Callable[[int], int
     if target is None:
         return [x[0]]
     places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
-    elements = target.register_elements()
-    return Registers(len(elements), lambda r: x[places[element_of(elements[r])]])
+    wanted = [places[element_of(e)] for e in target.register_elements()]
+
+    def picked(xs: Sequence[Val]) -> Registers:
+        out = Registers(len(wanted), lambda r: xs[wanted[r]], distinct_values(xs))
+        affine = affine_of(xs)
+        if affine is not None:
+            numbers, scale = [affine.numbers[k] for k in wanted], affine.scale and picked(affine.scale)
+            out.affine = affine._replace(base=picked(affine.base), numbers=numbers, scale=scale)
+        return out
+
+    out = picked(x)
+    if type(x) is Registers:
+        out.addends = tuple((picked(xs), *rest) for xs, *rest in x.addends)
+    return out
 
 
 @lower(ops.expand_dims, ops.reshape)
@@ -155,25 +170,89 @@ def select(g: Lowering, op: Op, cond: Sequence[Val], x: Sequence[Val], y: Sequen
 
 @lower(ops.addptr)
 def addptr(g: Lowering, op: Op, p: Sequence[Val], offset: Sequence[Val]) -> Registers:
+    """Addresses of registers differ in few of the offsets that they are sums of. The offsets that registers share are
+    added first, and those of outer loops before the others: the sums are shared, too, and what remains for each
+    register are an offset of 32 bits and one instruction that adds it."""
     pointee = T.element(op.type).pointee
     widen = "sext" if T.element(op.operands[1].type).signed else "zext"
     size = 8 if type(pointee) is T.Ptr else pointee.bytes
+    before = p.addends if type(p) is Registers else ()
+    addends = (*(before or ((p,),)), (offset, widen, _memory_type(pointee), size))
+    out = Registers(len(p), lambda r: _address(g, addends, r))
+    out.addends = addends
+    return out
 
-    def step(start: Val, n: Val) -> Val:
-        if n == "0":
-            return start
-        return g.w.emit("ptr addrspace(1)", f"getelementptr {_memory_type(pointee)}, {start.typed}, i64 {n}", start, n)
 
-    def move(r: int) -> Val:
-        (start, already), (index, constant) = g.sum_of(p[r]), g.sum_of(offset[r])
-        base = step(start, g.w.cast(widen, index, "i64"))
-        total = already + constant * size
-        if not total:
-            return base
-        far = g.w.emit("ptr addrspace(1)", f"getelementptr i8, {base.typed}, i64 {total}", base)
-        return g.note_sum(far, base, total)
+class Term(NamedTuple):
+    """What is added to a pointer: by how many of its values registers may differ, and the loop that it is known in."""
 
-    return Registers(len(p), move)
+    distinct: int
+    level: int
+    add: Callable[[Val], Val]
+
+
+def _address(g: Lowering, addends: tuple, r: int) -> Val:
+    """The sum of a register's pointer and offsets."""
+    (pointers,), *offsets = addends
+    (at, total), terms = g.sum_of(pointers[r]), []
+    for offset, widen, pointee, size in offsets:
+        affine, step = affine_of(offset), functools.partial(_step, g, widen, pointee)
+        if affine is not None and affine.scale is not None:
+            terms += _affine_terms(g, affine, affine.scale[r], step, r)
+        else:
+            index, constant = g.sum_of(offset[r])
+            total += constant * size
+            terms.append(Term(distinct_values(offset), index.level, functools.partial(step, index)))
+    for term in sorted(terms, key=lambda term: term[:2]):
+        at = term.add(at)
+    if not total:
+        return at
+    far = g.w.emit("ptr addrspace(1)", f"getelementptr i8, {at.typed}, i64 {total}", at)
+    return g.note_sum(far, at, total)
+
+
+def _affine_terms(g: Lowering, affine: Affine, scale: Val, step: Callable[[Val, Val], Val], r: int) -> Iterator[Term]:
+    """What to add for register r's offset. One of 64 bits is added in parts: the base, which registers share, and a
+    number of strides. One of 32 bits may wrap, so it is computed as a whole, but in the loop that needs it: two
+    instructions cost less than a register through the loop."""
+    base, number, count = affine.base[r], affine.numbers[r], len(set(affine.numbers))
+    if scale.type == "i64":
+        yield Term(distinct_values(affine.base), base.level, functools.partial(step, base))
+        yield Term(count, scale.level, lambda at: _strides(g, step, number, scale, at))
+        return
+
+    def add(at: Val) -> Val:
+        with _behind(g, at):
+            index = g.w.binary("add", base, g.w.binary("mul", g.w.const(scale.type, number), scale))
+        return step(index, at)
+
+    yield Term(count * distinct_values(affine.base), max(base.level, scale.level), add)
+
+
+def _strides(g: Lowering, step: Callable[[Val, Val], Val], number: int, scale: Val, at: Val) -> Val:
+    """A pointer a number of strides further on: by powers of two, which registers share."""
+    if not number:
+        return at
+    lowest = number & -number
+    before = _strides(g, step, number - lowest, scale, at)
+    return step(g.w.binary("mul", g.w.const(scale.type, lowest), scale), before)
+
+
+@contextmanager
+def _behind(g: Lowering, at: Val) -> Iterator[None]:
+    """Within it, lines are not hoisted out of the loop that a pointer is known in."""
+    floor, g.w.floor = g.w.floor, max(g.w.floor, at.level)
+    yield
+    g.w.floor = floor
+
+
+def _step(g: Lowering, widen: str, pointee: str, index: Val, at: Val) -> Val:
+    """A pointer further on. The index is widened in the loop that needs it: until then it takes one register."""
+    with _behind(g, at):
+        wide = g.w.cast(widen, index, "i64")
+    if wide == "0":
+        return at
+    return g.w.emit("ptr addrspace(1)", f"getelementptr {pointee}, {at.typed}, i64 {wide}", at, wide)
 
 
 def _memory_type(t: T.Scalar | T.Ptr) -> str:
@@ -197,7 +276,12 @@ def cast(g: Lowering, op: Op, x: Sequence[Val]) -> Registers:
     source, target = T.element(op.operands[0].type), op.attrs["to"]
     both = g.target.pair_cast(source, target)
     if both is None:
-        return Registers(len(x), lambda r: convert_scalar(g, x[r], source, target))
+        out = Registers(len(x), lambda r: convert_scalar(g, x[r], source, target), distinct_values(x))
+        affine = affine_of(x)
+        if affine is not None and affine.exact and target.is_int and target.bits > source.bits:
+            base = lambda r: convert_scalar(g, affine.base[r], source, target)
+            out.affine = affine._replace(base=Registers(len(x), base, distinct_values(affine.base)))
+        return out
     made = {}
 
     def half(r: int) -> Val:

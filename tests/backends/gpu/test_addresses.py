@@ -1,0 +1,54 @@
+"""Addresses of a tile's registers: what registers share is added once, what they differ in takes 32 bits in loops."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.test_language import data
+from tritium.backends.compiler import GPUTarget
+
+
+@triton.jit
+def strided_rows(x, o, first, xm, xn, step, steps, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
+    p = x + first + m[:, None] * xm + n[None, :] * xn
+    for _ in range(steps):
+        total += tl.load(p)
+        p += step
+    tl.store(o + m[:, None] * N + n[None, :], total)
+
+
+@pytest.mark.parametrize(("first", "xm", "xn", "step"), [
+    (0, 32, 1, 1), (0, 1, 64, 2), (0, 3, 97, 1), (63 * 32 + 31, -32, -1, 0), (7, 0, 0, 5), (2048, -5, 33, -3),
+])  # fmt: skip
+@pytest.mark.parametrize("warps", [1, 4])
+def test_strides_of_the_run_time(check, first, xm, xn, step, warps):
+    check(strided_rows, data("f4", 4096), np.zeros((64, 32), "f4"), first, xm, xn, step, 3, 64, 32, warps=warps)
+
+
+@triton.jit
+def strided_blocks(x, o, M, xm, xn, BLOCK_M: tl.constexpr, N: tl.constexpr):
+    p = tl.make_block_ptr(x, (M, N), (xm, xn), (0, 0), (BLOCK_M, N), (1, 0))
+    total = tl.zeros((BLOCK_M, N), tl.float32)
+    for _ in range(0, M, BLOCK_M):
+        total += tl.load(p, boundary_check=(0,), padding_option="zero")
+        p = tl.advance(p, (BLOCK_M, 0))
+    tl.store(o + tl.arange(0, BLOCK_M)[:, None] * N + tl.arange(0, N)[None, :], total)
+
+
+@pytest.mark.parametrize(("rows", "xm", "xn"), [(100, 32, 1), (64, 1, 100), (70, 3, 119)])
+def test_strides_of_64_bits(check, rows, xm, xn):
+    check(strided_blocks, data("f4", 4096), np.zeros((32, 32), "f4"), rows, xm, xn, 32, 32, warps=2)
+
+
+def test_loops_keep_no_pointer_for_each_register():
+    types = {"x": "*fp32", "o": "*fp32", **dict.fromkeys(("first", "xm", "xn", "step", "steps"), "i32")}
+    source = triton.compiler.ASTSource(strided_rows, types, {"M": 64, "N": 32})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    before, loop, _ = re.split(r"^(?=body|done)", made.asm["llir"], flags=re.M)
+    assert len(re.findall(r"= load ", loop)) == 64
+    assert before.count("getelementptr") < 8 and before.count("sext") < 8
