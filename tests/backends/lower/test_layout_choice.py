@@ -81,3 +81,45 @@ def test_a_choice_is_placed_with_one_conversion(chosen):
     assert tiles and all("layout" in op.attrs for op in tiles)
     (store,) = (op for op in walk(made.body) if op.kind is ops.store)
     assert store.attrs["vector"] == 4
+
+
+ROWS = """kernel @f(%p: ptr<f32>, %q: ptr<f32>, %s: i32, %t: i32) {{num_warps=4}} {{
+  %0 = arange {{start=0, end=16}} : tile<16xi32>
+  %1 = expand_dims %0 {{axis=1}} : tile<16x1xi32>
+  %2 = splat %s {{shape=(16, 1)}} : tile<16x1xi32>
+  %3 = mul %1, %2 : tile<16x1xi32>
+  %4 = broadcast %3 {{shape=(16, 128)}} : tile<16x128xi32>
+  %5 = arange {{start=0, end=128}} : tile<128xi32>
+  %6 = expand_dims %5 {{axis=0}} : tile<1x128xi32>
+  %7 = splat %t {{shape=(1, 128)}} : tile<1x128xi32>
+  %8 = mul %6, %7 : tile<1x128xi32>
+  %9 = broadcast %8 {{shape=(16, 128)}} : tile<16x128xi32>
+  %10 = add %4, %9 : tile<16x128xi32>
+  %11 = splat %p {{shape=(16, 128)}} : tile<16x128xptr<f32>>
+  %12 = addptr %11, %10 : tile<16x128xptr<f32>>
+  %13 = load %12 : tile<16x128xf32>
+  {weights}
+  %19 = reduce %18 {{axis=1}} : tile<16xf32> {{
+  ^(%a: f32, %b: f32):
+    %21 = add %a, %b : f32
+    yield %21
+  }}
+  %20 = splat %q {{shape=(16,)}} : tile<16xptr<f32>>
+  %22 = addptr %20, %0 : tile<16xptr<f32>>
+  store %22, %19
+}}
+"""
+NO_WEIGHTS = "%18 = mul %13, %13 : tile<16x128xf32>"
+WEIGHTS = """%14 = splat %q {shape=(1, 128)} : tile<1x128xptr<f32>>
+  %15 = addptr %14, %6 : tile<1x128xptr<f32>>
+  %16 = load %15 : tile<1x128xf32>
+  %17 = broadcast %16 {shape=(16, 128)} : tile<16x128xf32>
+  %18 = mul %13, %17 : tile<16x128xf32>"""
+
+
+@pytest.mark.parametrize(("weights", "warps"), [(NO_WEIGHTS, (128, 256)), (WEIGHTS, (32, 64))])
+def test_warps_have_rows_of_their_own_unless_they_share_weights(weights, warps):
+    module = parse_module(ROWS.format(weights=weights))
+    choice = choose_layouts(module, NvTarget.of(90), None)
+    load = next(op for op in walk(module.body) if op.kind is ops.load)
+    assert choice.anchor(load).warp == warps and choice.anchor(load).lane == (1, 2, 4, 8, 16)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .... import ops
 from ....analysis.axis_info import analyze
 from ....ir import types as T
-from ....ir.core import Block, Module, Op
+from ....ir.core import Block, Module, Op, walk
 from .. import ops as gpu_ops
 from ..target import Target
 from .across import loads_across
@@ -30,12 +30,14 @@ class Accesses:
     target: Target
     widths: dict[Order, int]
     across: dict[Op, tuple[int, int]]  # see `loads_across`
+    combined: dict[tuple[int, ...], int]  # see `_combined_axes`
 
     @staticmethod
     def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
         """The accesses of a module; `nonnegative` as in `axis_info.analyze`."""
         warps, info = module.attrs["num_warps"], analyze(module, nonnegative)
-        accesses = Accesses(info, warps, target.warp_size, target, {}, loads_across(module, target))
+        accesses = Accesses(info, warps, target.warp_size, target, {}, loads_across(module, target),
+                            _combined_axes(module))
         accesses._share_widths(module.body)
         return accesses
 
@@ -89,7 +91,7 @@ class Accesses:
             return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
         if axis == order[0]:
-            return blocked(shape, width, self.warps, self.lanes, order)
+            return blocked(shape, width, self.warps, self.lanes, order, within_warp=self.combined.get(shape))
         return blocked(shape, width, self.warps, self.lanes, order, (axis, count))
 
     def loads_as_well(self, op: Op, layout: Layout) -> bool:
@@ -109,7 +111,7 @@ class Accesses:
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
         width = max([v for (s, _), v in self.widths.items() if s == shape] or [1])
-        return blocked(shape, width, self.warps, self.lanes)
+        return blocked(shape, width, self.warps, self.lanes, within_warp=self.combined.get(shape))
 
     def serves(self, op: Op, own: Layout, ideal: Layout) -> bool:
         """True if storing from a tile's own layout is as good as converting it to the ideal one first."""
@@ -119,6 +121,23 @@ class Accesses:
         if own.free("lane") or own.free("warp"):  # so few elements that converting them costs more than idle threads
             return own.registers <= self.target.cost.idle_factor * ideal.registers * min(inner, self.reach(op))
         return _coalesced(own, ideal, self.target.cost.run_bits)
+
+
+def _combined_axes(module: Module) -> dict[tuple[int, ...], int]:
+    """{shape: axis} of tiles that reductions and scans combine along one axis: within a warp it takes no shared memory.
+
+    Tiles of one shape share a layout whether or not they are combined themselves, for they meet in operations. Where a
+    kernel loads a row for all rows of such a tile, as weights of a norm, warps share the row instead: every warp would
+    need all of it.
+    """
+    found: dict[tuple[int, ...], set[int]] = {}
+    loaded = set()
+    for op in walk(module.body):
+        if op.kind in (ops.reduce, ops.scan):
+            found.setdefault(T.shape(op.operands[0].type), set()).add(op.attrs["axis"])
+        elif op.kind.access and op.types and not op.kind.atomic:
+            loaded.add(tuple(n for n in T.shape(op.pointer.type) if n > 1))
+    return {shape: axis for shape, (axis, *others) in found.items() if not others and (shape[axis],) not in loaded}
 
 
 def _size(element: T.Scalar) -> int:

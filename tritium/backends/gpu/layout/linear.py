@@ -142,16 +142,19 @@ class Layout(NamedTuple):
 
 
 # --- making layouts ---------------------------------------------------------------------------------------------
-def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int,
-            order: Sequence[int] | None = None, also: tuple[int, int] | None = None) -> Layout:
+def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int, order: Sequence[int] | None = None,
+            also: tuple[int, int] | None = None, within_warp: int | None = None) -> Layout:
     """Neighbouring lanes hold neighbouring runs of `per_thread` elements along the fastest axis, then warps, then
     registers.
 
     `order` lists the axes from fastest to slowest (default: last axis first). With also=(axis, count), a thread has up
-    to `count` neighbours along that axis, too, if it has so many elements.
+    to `count` neighbours along that axis, too, if it has so many elements. A warp has all elements along the axis
+    `within_warp`, if the others have enough for all warps.
 
     >>> blocked((32, 128), 8, 4, 64, also=(0, 4))
     Layout((32, 128), reg=(1, 2, 4, 128), lane=(8, 16, 32, 64, 256, 512), warp=(1024, 2048))
+    >>> blocked((4, 256), 1, 4, 32, within_warp=1)
+    Layout((4, 256), reg=(32, 64, 128), lane=(1, 2, 4, 8, 16), warp=(256, 512))
     """
     order = tuple(order or reversed(range(len(shape))))
     bits = [1 << (axis_bits(shape, axis)[0] + k) for axis in order for k in range(log2(shape[axis]))]
@@ -164,6 +167,11 @@ def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int,
         mine = [1 << (low + k) for k in range(count)]
         reg, rest = reg + mine, [x for x in rest if x not in mine]
     lane, rest = rest[: log2(lanes)], rest[log2(lanes) :]
+    if within_warp is not None:
+        low, width = axis_bits(shape, within_warp)
+        others = [x for x in rest if not 1 << low <= x < 1 << (low + width)]
+        if len(others) >= log2(warps):
+            rest = others[: log2(warps)] + [x for x in rest if x not in others[: log2(warps)]]
     warp, rest = rest[: log2(warps)], rest[log2(warps) :]
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))
 
