@@ -327,12 +327,12 @@ class Lowering:
 
     def mul(self, x: Val, y: Val, made: Val) -> Val:
         """Note what is known of the product of two integers."""
-        zeros = sum(map(self._zeros_of, (x, y)))
+        zeros = sum(map(self.zeros_of, (x, y)))
         if zeros:
             self._zeros[made] = zeros
         return made
 
-    def _zeros_of(self, x: Val) -> int:
+    def zeros_of(self, x: Val) -> int:
         """How many of an integer's lowest bits are known to be 0."""
         return self._zeros.get(x, 0) if x[0] == "%" or x == "0" else log2(int(x) & -int(x))
 
@@ -406,9 +406,11 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
 
 
 def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
+    """One operand's sums and the other operand. Where a number may go with the access (`Lowering.add`), that is better
+    still."""
     for known, other in ((x, y), (y, x)):
         affine = affine_of(known)
-        if affine is not None:
+        if affine is not None and not (affine.scale and affine_of(other) and g.zeros_of(affine.scale[0])):
             add = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
             count = distinct_values(affine.base) * distinct_values(other)
             return affine._replace(base=Registers(len(x), add, count), exact=False)
@@ -416,9 +418,10 @@ def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[V
 
 
 def _affine_product(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
+    """One operand's sums by the other operand, if that is a stride of the run time."""
     for known, other in ((x, y), (y, x)):
         affine = affine_of(known)
-        if affine is not None and affine.scale is None and distinct_values(other) == 1:
+        if affine is not None and affine.scale is None and distinct_values(other) == 1 and other[0][0] == "%":
             scaled = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
             return Affine(Registers(len(x), scaled, distinct_values(affine.base)), affine.numbers, other)
     return None

@@ -233,7 +233,7 @@ def _strides(g: Lowering, step: Callable[[Val, Val], Val], number: int, scale: V
     """A pointer a number of strides further on: by powers of two, which registers share."""
     if not number:
         return at
-    lowest = number & -number
+    lowest = number & -number if number > 0 else number
     before = _strides(g, step, number - lowest, scale, at)
     return step(g.w.binary("mul", g.w.const(scale.type, lowest), scale), before)
 
