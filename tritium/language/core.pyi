@@ -1595,6 +1595,10 @@ def associative_scan(input: Tiles, axis: int, combine_fn: Callable[..., Any], re
     """
 
 
+def first_of_last_axis(x: Operand, k: int, descending: int) -> tensor:
+    """The first k elements of the last axis in order: what `tl.topk` calls."""
+
+
 def histogram(input: Operand, num_bins: int, mask: Operand | None = None) -> tensor:
     """How often each of 0 ... num_bins - 1 occurs in a 1-d tile of integers, as int32.
 

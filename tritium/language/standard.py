@@ -98,12 +98,6 @@ def _check_count(k, size):
 
 
 @constexpr_function
-def _lengthen(shape, axis, size):
-    """The shape with the size of one axis exchanged."""
-    return tuple(size if k == axis else n for k, n in enumerate(shape))
-
-
-@constexpr_function
 def _line(rank, axis, size):
     """A shape of ones but for one axis."""
     return tuple(size if k == axis else 1 for k in range(rank))
@@ -500,13 +494,11 @@ def cumprod(input, axis=0, reverse=False, dtype=None):
 @device
 def sort_impl(x, k=None, dim=None, descending=0):
     """Sort the last axis, and keep the first k elements of it if k is given."""
-    axis: constexpr = _last_axis(dim, len(x.shape), "sort")
-    in_order = core.sort_last_axis(x, descending)
+    _last_axis(dim, len(x.shape), "sort")
     if k is None:
-        return in_order
+        return core.sort_last_axis(x, descending)
     else:
-        first = core.reshape(core.arange(0, k), _line(len(x.shape), axis, k))
-        return core.gather(in_order, core.broadcast_to(first, _lengthen(x.shape, axis, k)), axis)
+        return core.first_of_last_axis(x, k, descending)
 
 
 @device

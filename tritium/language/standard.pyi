@@ -51,10 +51,6 @@ def _check_count(k: int, size: Operand) -> Any:
     """Refuse a number of elements that `topk` does not give."""
 
 
-def _lengthen(shape: Sequence[int], axis: int, size: Operand) -> Any:
-    """The shape with the size of one axis exchanged."""
-
-
 def _line(rank: Operand, axis: int, size: Operand) -> Any:
     """A shape of ones but for one axis."""
 

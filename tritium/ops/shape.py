@@ -10,7 +10,7 @@ from .meaning import fp8_values
 
 __all__ = [
     "arange", "broadcast", "cat", "expand_dims", "extract", "gather", "histogram", "insert", "join", "reshape",
-    "sort", "splat", "split", "trans",
+    "sort", "splat", "split", "topk", "trans",
 ]  # fmt: skip
 
 
@@ -190,9 +190,32 @@ class sort:
         return x
 
     def eval(m, op, x):
-        keys = fp8_values(T.f8e4b15)[x] if T.element(op.type) is T.f8e4b15 else x
-        out = np.take_along_axis(x, np.argsort(keys, axis=-1, kind="stable"), -1)
-        return out[..., ::-1] if op.attrs["descending"] else out
+        return _in_order(op, x)
+
+
+@op("topk", attrs=("k",), traits=("cross_lane",), descending=False)
+class topk:
+    """The first `k` elements of the last axis in order: what `sort` puts there."""
+
+    def infer(x, *, k, descending):
+        *rows, size = T.shape(x) or (0,)
+        if k < 1 or k > size or k & (k - 1):
+            raise TypeError(f"k must be a power of two and at most the size of the last axis, got {k} of {x}")
+        return T.with_shape(x, (*rows, k))
+
+    def fold(b, op):
+        x, = op.operands
+        return sort(b, x, descending=op.attrs["descending"]) if op.type == x.type else None
+
+    def eval(m, op, x):
+        return _in_order(op, x)[..., :op.attrs["k"]]
+
+
+def _in_order(op, x):
+    """The elements of the last axis, as `sort` and `topk` order them."""
+    keys = fp8_values(T.f8e4b15)[x] if T.element(op.type) is T.f8e4b15 else x
+    out = np.take_along_axis(x, np.argsort(keys, axis=-1, kind="stable"), -1)
+    return out[..., ::-1] if op.attrs["descending"] else out
 
 
 @op("histogram", attrs=("bins",), traits=("cross_lane",))

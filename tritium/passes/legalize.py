@@ -248,7 +248,7 @@ def _sort(target_info, t):
     """Narrow floats are sorted as f32."""
     if not t.is_float or t in target_info.floats:
         return None
-    return lambda b, op: _exactly(target_info, b, b.emit(ops.sort, (_wider(b, op.operands[0]),), op.attrs), t)
+    return lambda b, op: _exactly(target_info, b, b.emit(op.kind, (_wider(b, op.operands[0]),), op.attrs), t)
 
 
 def _print(target_info, t):
@@ -288,4 +288,4 @@ def lift(b, region, xs):
     return [value(y) for y in region.yields]
 
 
-OTHERS = {ops.dot: _dot, ops.sort: _sort, ops.print_: _print, ops.rare: _rare}
+OTHERS = {ops.dot: _dot, ops.sort: _sort, ops.topk: _sort, ops.print_: _print, ops.rare: _rare}

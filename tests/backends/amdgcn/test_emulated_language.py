@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.backends.gpu import test_language
+from tests.backends.gpu import test_language, test_topk
 from tritium.backends.gpu.lower import scan
 
 SAMPLE = 15
 TURING = {"test_scan_of_what_does_not_fit_into_shared_memory"}  # into as much as Turing has
-globals().update({name: test for name, test in vars(test_language).items()
+globals().update({name: test for name, test in {**vars(test_language), **vars(test_topk)}.items()
                   if name.startswith("test_") and name not in TURING})
 
 

@@ -89,25 +89,43 @@ DTYPES = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u8": "u1", "u16": 
           "f16": "f2", "f32": "f4", "f64": "f8"}  # fmt: skip
 
 
+def sorting(rt, kind):
+    """tt.sort.KIND(data, n, k, descending)."""
+    number = ctypes.c_int64
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, number, number, number)(rt.symbols[sort.SYMBOLS[kind]])
+
+
 @pytest.mark.parametrize("kind", DTYPES)
 def test_sort(rt, kind):
-    fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(rt.symbols[sort.SYMBOLS[kind]])
+    fn = sorting(rt, kind)
     dtype = np.dtype(DTYPES[kind])
     for log, descending in itertools.product(range(12), (0, 1)):
         x = np.frombuffer(RNG.bytes(dtype.itemsize << log), dtype).copy()
         x[np.isnan(x)] = -1.0 if dtype.kind == "f" else 0
         want = np.sort(x)[:: -1 if descending else 1].copy()
-        fn(x.ctypes.data, 1 << log, descending)
+        fn(x.ctypes.data, 1 << log, 1 << log, descending)
         assert np.array_equal(x, want), (log, descending)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_sort_of_the_first(rt, kind):
+    fn = sorting(rt, kind)
+    dtype = np.dtype(DTYPES[kind])
+    for log, descending in itertools.product(range(1, 11), (0, 1)):
+        for few in range(log):
+            x = np.frombuffer(RNG.bytes(dtype.itemsize << log), dtype).copy()
+            x[np.isnan(x)] = -1.0 if dtype.kind == "f" else 0
+            want = np.sort(x)[:: -1 if descending else 1][: 1 << few].copy()
+            fn(x.ctypes.data, 1 << log, 1 << few, descending)
+            assert np.array_equal(x[: 1 << few], want), (log, few, descending)
 
 
 @pytest.mark.parametrize("kind, name", [("bf16", "bfloat16"), ("f8", "float8_e5m2"), ("f8", "float8_e4m3fn")])
 def test_sort_small_floats(rt, kind, name):
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(rt.symbols[sort.SYMBOLS[kind]])
     x = RNG.standard_normal(256).astype(getattr(ml_dtypes, name))
     want = np.sort(x.astype(np.float32))
-    fn(x.ctypes.data, 256, 0)
+    sorting(rt, kind)(x.ctypes.data, 256, 256, 0)
     assert np.array_equal(x.astype(np.float32), want)
 
 

@@ -101,6 +101,23 @@ def test_sort(t):
     check(build, [T.Ptr(t)] * 3, [x, np.zeros_like(x), np.zeros_like(x)])
 
 
+@pytest.mark.parametrize("k", [1, 4, 16])
+@pytest.mark.parametrize("shape", [(32,), (4, 32), (2, 3, 64)])
+@pytest.mark.parametrize("t", [T.f32, T.i16, T.u8, T.f16, T.i64, T.u64], ids=str)
+def test_topk(t, shape, k):
+    from tritium.ops.meaning import np_dtype
+
+    def build(b, x, y, z):
+        v = b.get(x, shape)
+        b.put(y, ops.topk(b, v, k=k, descending=False))
+        b.put(z, ops.topk(b, ops.add(b, v, v), k=k, descending=True))
+
+    x = rng.integers(0, 100, shape).astype(np_dtype(t))
+    if t.is_float:
+        x[..., 3], x[..., 5], x[..., 7], x[..., 9::4] = np.nan, np.inf, -np.inf, 0
+    check(build, [T.Ptr(t)] * 3, [x, *(np.zeros((*shape[:-1], k), x.dtype) for _ in range(2))])
+
+
 def test_histogram():
     def build(b, x, y, z):
         v = b.get(x, (128,))

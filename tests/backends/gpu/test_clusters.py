@@ -83,6 +83,7 @@ def ordered(x, out, N: tl.constexpr):
     v = tl.load(x + i)
     at = tl.sort(v)
     tl.store(out + i, at - v)
+    tl.store(out + 4 * N + tl.arange(0, 4), tl.topk(v, 4))
     tl.store(out + N + i, tl.cumsum(v, 0) + tl.gather(v, N - 1 - i, 0))
     tl.store(out + 2 * N + i, tl.histogram(v & (N - 1), N))
     best, where = tl.max(v, 0, return_indices=True)
@@ -136,7 +137,7 @@ CASES = {
     "softmax of rows": (softmax, (rng.standard_normal((8, 16)).astype("f4"), np.zeros((8, 16), "f4"), 16, 16, 4), 2),
     "product": (product, (f16(32, 32), f16(32, 32), np.zeros((32, 32), "f4"), 32, 32, 16, 2), 1),
     "square": (square, (f16(32, 16), np.zeros((32, 32), "f4"), 32, 16), 1),
-    "ordered": (ordered, (integers(16), np.zeros(50, "i4"), 16), 1),
+    "ordered": (ordered, (integers(16), np.zeros(68, "i4"), 16), 1),
     "counter": (counter, (np.zeros(3, "i4"), np.zeros(32, "i4"), 16), 3),
     "turned": (turned, (integers(32), 32), 1),
     "branches": (branches, (integers(5, 16), np.zeros(16, "i4"), 5, 16), 1),

@@ -155,12 +155,6 @@ def sort_rows(x, o, M: tl.constexpr, K: tl.constexpr, DOWN: tl.constexpr):
 
 
 @triton.jit
-def best_of_rows(x, o, M: tl.constexpr, K: tl.constexpr, BEST: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    tl.store(o + tl.arange(0, M)[:, None] * BEST + tl.arange(0, BEST)[None, :], tl.topk(tl.load(x + i), BEST))
-
-
-@triton.jit
 def scan_columns(x, o, M: tl.constexpr, K: tl.constexpr):
     i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
     tl.store(o + i, tl.cumsum(tl.load(x + i), 0 if M > K else 1))
@@ -214,7 +208,7 @@ def test_sort_of_what_was_not_loaded(check, monkeypatch):
 
 
 @pytest.mark.parametrize(("kernel", "args", "most"), [
-    (sort_rows, (64, 32, False), 2500), (sort_rows, (1, 4096, False), 5000), (best_of_rows, (64, 64, 8), 3500),
+    (sort_rows, (64, 32, False), 2500), (sort_rows, (1, 4096, False), 5000),
     (scan_columns, (1024, 16), 5000), (scan_columns, (16, 1024), 5000),
 ])  # fmt: skip
 def test_large_tiles_in_one_warp_do_not_take_long_to_assemble(kernel, args, most):
@@ -223,11 +217,6 @@ def test_large_tiles_in_one_warp_do_not_take_long_to_assemble(kernel, args, most
     module, _ = module_of(kernel, (x, x, *args))
     text, _ = emulator.llvm_of(module, 90, num_warps=1)
     assert len(text.splitlines()) < most
-
-
-@pytest.mark.parametrize("warps", WARPS)
-def test_topk(check, warps):
-    check(best_of_rows, data("f4", 8, 64), np.zeros((8, 16), "f4"), 8, 64, 16, warps=warps)
 
 
 # --- scans and reductions ---------------------------------------------------------------------------------------------

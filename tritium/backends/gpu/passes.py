@@ -22,6 +22,7 @@ from .rewrite.hoist_scales import hoist_scales
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
+from .rewrite.sort_topk import sort_topk
 from .rewrite.split_dots import split_dots
 from .rewrite.swap_operands import swap_operands
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
@@ -52,6 +53,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         simplify_induction,
         on(multiply_scaled),
         on(split_clusters),
+        on(sort_topk),
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),

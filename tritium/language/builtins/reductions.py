@@ -16,7 +16,7 @@ from .calling import builtin
 from .deferred import ops
 from .shaping import constant_int, expand_dims, wrap_axis
 
-__all__ = ["associative_scan", "histogram", "map_elementwise", "reduce", "sort_last_axis"]
+__all__ = ["associative_scan", "first_of_last_axis", "histogram", "map_elementwise", "reduce", "sort_last_axis"]
 
 
 def _as_list(input) -> builtins.tuple[list, Any]:
@@ -154,3 +154,9 @@ def histogram(b, input, num_bins, mask=None):
 def sort_last_axis(b, x, descending):
     """The elements of the last axis in order: what `tl.sort` calls."""
     return tensor(ops.sort(b, x.handle, descending=bool(descending)))
+
+
+@builtin
+def first_of_last_axis(b, x, k, descending):
+    """The first k elements of the last axis in order: what `tl.topk` calls."""
+    return tensor(ops.topk(b, x.handle, k=constant_int(k, "k"), descending=bool(descending)))

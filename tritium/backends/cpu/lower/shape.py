@@ -138,16 +138,38 @@ _SORT = {T.bf16: "bf16", **dict.fromkeys((T.f8e5, T.f8e5b16, T.f8e4nv, T.f8e4b8,
 @statement(ops.sort)
 def _sort(lo: Lowering, op: Op) -> None:
     x, = op.operands
-    buffer, t = lo.allocate(op), T.element(op.type)
-    *rows, n = T.shape(op.type)
-    if n & (n - 1):
-        raise CompilationError(None, None, f"sort needs a last axis of a power of two, got {n}")
+    buffer = lo.allocate(op)
     loop_nests.fill(lo, [(x, buffer)])
+    _sort_rows(lo, op, buffer)
+    lo.buffers[op] = buffer
+
+
+@statement(ops.topk)
+def _topk(lo: Lowering, op: Op) -> None:
+    """Rows are sorted in a copy of the operand, whose beginnings are the result."""
+    x, = op.operands
+    rows = lo.arena.take(T.shape(x.type), T.element(x.type))
+    loop_nests.fill(lo, [(x, rows)])
+    _sort_rows(lo, op, rows)
+    buffer, shape = lo.allocate(op), T.shape(op.type)
+    walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
+    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        scratch_chunks.write(lo, buffer, idx, scratch_chunks.read(lo, rows, idx))
+    lo.arena.release(rows)
+    lo.buffers[op] = buffer
+
+
+def _sort_rows(lo: Lowering, op: Op, buffer: Buffer) -> None:
+    """Put the elements of an op's result in order, at the beginning of the rows of a buffer."""
+    *rows, n = buffer.shape
+    if n & (n - 1):
+        raise CompilationError(None, None, f"{op.kind.name} needs a last axis of a power of two, got {n}")
+    t, numbers = T.element(op.type), (n, T.shape(op.type)[-1], int(op.attrs["descending"]))
     with lo.loops(rows) as at:
         first = scratch_chunks.position(lo, buffer, (*[(i, None) for i in at], ZERO))
         start = scratch_chunks.pointer(lo, buffer, first)
-        lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, lo.const(n), lo.const(int(op.attrs["descending"])))
-    lo.buffers[op] = buffer
+        lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, *map(lo.const, numbers))
 
 
 @statement(ops.histogram, visits="elements")

@@ -114,6 +114,7 @@ _RULES = {
     ops.cat: _cat,
     ops.gather: _gather,
     ops.sort: _sort,
+    ops.topk: _sort,
     ops.reduce: _reduce,
     ops.scan: _scan,
     ops.map_: _packed,

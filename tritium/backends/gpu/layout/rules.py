@@ -14,6 +14,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result, Value
 from .. import ops as gpu_ops
+from .axis import Runs
 from .linear import PARTS, Layout, axis_bits, blocked, transposing
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ def _broadcast_result(a: Choice, op: Op, source: Layout) -> Layout:
     return a.default(op.type.shape)
 
 
+def _topk_result(a: Choice, op: Op, source: Layout) -> Layout:
+    return Runs(source, op.attrs["k"]).result
+
+
 def _default_result(a: Choice, op: Op, source: Layout) -> Layout:
     return a.default(op.type.shape)
 
@@ -99,6 +104,7 @@ RESULT = {
     ops.split: _split_result,
     ops.cat: _cat_result,
     ops.broadcast: _broadcast_result,
+    ops.topk: _topk_result,
     ops.gather: _default_result,
     ops.histogram: _default_result,
 }
@@ -198,6 +204,7 @@ OPERAND = {
     ops.histogram: _anchored,
     ops.print_: _anchored,
     ops.extract: _anchored,
+    ops.topk: _anchored,
     gpu_ops.dot_shared: _dot_shared_operand,
     gpu_ops.dot_scaled: _dot_scaled_operand,
     gpu_ops.share: _share_operand,

@@ -2,11 +2,11 @@
 
 from types import MappingProxyType
 
-from . import async_copy, calls, control, convert, dot, memory, reduce, scan, shape, sort
+from . import async_copy, calls, control, convert, dot, memory, reduce, scan, shape, sort, topk
 from .function import LOWER as _FOUND
 from .function import lower_kernel
 
-FAMILIES = (async_copy, calls, control, convert, dot, memory, reduce, scan, shape, sort)
+FAMILIES = (async_copy, calls, control, convert, dot, memory, reduce, scan, shape, sort, topk)
 
 LOWER = MappingProxyType(_FOUND)  # a target has a table of its own: {**LOWER, **more}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
+from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need, side_by_side, takes_shared
@@ -21,27 +22,6 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from ..shared_memory.needs import Room
     from .function import Lowering
-
-
-class Axis:
-    """The bits of an axis and their homes in a layout: `bits` has (part, bit of the part) for each, low to high."""
-
-    def __init__(self, layout: Layout, axis: int):
-        low, width = axis_bits(layout.shape, axis)
-        self.mask = ((1 << width) - 1) << low
-        self.bits = []
-        for k in range(width):
-            image = 1 << (low + k)
-            self.bits.append(
-                next(
-                    (part, getattr(layout, part).index(image))
-                    for part in ("reg", "lane", "warp")
-                    if image in getattr(layout, part)
-                )
-            )
-
-    def of(self, part: str) -> list[int]:
-        return [k for p, k in self.bits if p == part]
 
 
 def _partials_need(op: Op, room: Room) -> Need | None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
+from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, side_by_side, takes_shared
 from .convert import registers_with, without
 from .function import lower
-from .reduce import Axis, exchange_need, exchange_threads
+from .reduce import exchange_need, exchange_threads
 from .shared_memory import Passage
 
 if TYPE_CHECKING:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
+from ..layout.axis import Axis
 from ..layout.values import layout_of
 from ..shared_memory.needs import takes_shared
 from .control import beside
 from .function import llvm_type, lower
-from .reduce import Axis, exchange_need, exchange_threads
+from .reduce import exchange_need, exchange_threads
 from .shared_memory import Passage
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
+    from ..layout.linear import Layout
     from ..shared_memory.needs import Need, Room
     from .function import Lowering
 
@@ -33,10 +35,10 @@ def _sort_need(op: Op, room: Room) -> Need | None:
     """Warps exchange all their keys."""
     layout = layout_of(op)
     between_warps = Axis(layout, len(layout.shape) - 1).of("warp")
-    return exchange_need([_key_type(T.element(op.type))], layout.registers, room) if between_warps else None
+    return exchange_need([key_type(T.element(op.type))], layout.registers, room) if between_warps else None
 
 
-def _key_type(t: T.Scalar) -> T.Scalar:
+def key_type(t: T.Scalar) -> T.Scalar:
     """The type of the integers that stand for elements."""
     return T.i64 if t.bits == 64 else T.i32
 
@@ -44,7 +46,7 @@ def _key_type(t: T.Scalar) -> T.Scalar:
 @lower(ops.sort)
 @takes_shared(_sort_need)
 def sort(g: Lowering, op: Op, x: Sequence[Val]) -> list[Val]:
-    network = Network(g, op)
+    network = Network(g, op, g.layout(op))
     keys = [network.key(v) for v in x]
     return [network.value(v) for v in (network.in_loops(keys) if network.is_large else network.written_out(keys))]
 
@@ -52,13 +54,13 @@ def sort(g: Lowering, op: Op, x: Sequence[Val]) -> list[Val]:
 class Network:
     """The network for one tile. A bit of the index along the axis lives in the number of a register, lane or warp."""
 
-    def __init__(self, g: Lowering, op: Op):
-        self.g, self.w, self.t, self.layout = g, g.w, T.element(op.type), g.layout(op)
+    def __init__(self, g: Lowering, op: Op, layout: Layout):
+        self.g, self.w, self.op, self.t, self.layout = g, g.w, op, T.element(op.type), layout
         self.bits = Axis(self.layout, len(self.layout.shape) - 1).bits
         self.downwards = bool(op.attrs["descending"])
-        self.key_type = _key_type(self.t)
+        self.key_type = key_type(self.t)
         self.width, self.kind = self.key_type.bits, f"i{self.key_type.bits}"
-        self.passage = Passage(g, op, always=self.is_large)
+        self.passage = Passage(g, op)
         self.sign = "s" if self.t.kind in ("int", "float") else "u"
 
     @property
@@ -107,16 +109,19 @@ class Network:
 
         Registers with the bit `down` are sorted downwards.
         """
-        masks = {"reg": 0, "lane": 0, "warp": 0}
-        for k in turned:
-            part, bit = self.bits[k]
-            masks[part] |= 1 << bit
         part, bit = self.bits[max(turned)]
-        others = self.partners([x[r ^ masks["reg"]] for r in range(len(x))], masks["lane"], masks["warp"])
+        others = self.across(x, [self.bits[k] for k in turned])
         turns = [self.downwards != (down is not None and bool(r >> down & 1)) for r in range(len(x))]
         if part != "reg":
             return self.keep(x, others, self.is_set(part, self.g.int(1 << bit)), turns)
         return [self.extreme(bool(r >> bit & 1) != turns[r], mine, y) for r, (mine, y) in enumerate(zip(x, others))]
+
+    def across(self, x: Sequence[Val], places: Sequence[tuple[str, int]]) -> Sequence[Val]:
+        """What is where the numbers of the register, the lane and the warp differ in the bits of `places`."""
+        masks = {"reg": 0, "lane": 0, "warp": 0}
+        for part, bit in places:
+            masks[part] |= 1 << bit
+        return self.partners([x[r ^ masks["reg"]] for r in range(len(x))], masks["lane"], masks["warp"])
 
     def partners(self, x: Sequence[Val], lanes: Any, warps: Any) -> Sequence[Val]:
         """What the threads have whose lane and warp differ in these bits (numbers, or i32 values)."""
@@ -156,6 +161,7 @@ class Network:
     def in_loops(self, x: Sequence[Val]) -> Sequence[Val]:
         """A loop over the merges. In merge k, indices with bit k + 1 are complemented: their blocks go down."""
         g, w = self.g, self.w
+        self.passage = Passage(g, self.op, always=True)
         for part in ("lane", "warp"):
             g.place(part)  # at the head of the kernel, wherever it is asked for first
         x = [w.binary("xor", v, mask) for v, mask in zip(x, self.masks(lambda index: index, g.int(0)))]
