@@ -7,7 +7,8 @@ null, for a B that is in the cache, nothing is copied.
 
 A register tile of C stays in registers during the loop over k: for each k one row of B is loaded and multiplied by one
 element of each row of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86
-broadcasts from memory, one k in each iteration: with more, LLVM loads all operands first and spills them.
+broadcasts from memory, one k in each iteration: with more, LLVM loads all operands first and spills them. Floats on
+x86 with fused multiply-add have functions of their own (dot_x86.py).
 
 The first rows of A multiply a panel of B, as wide as a register tile, in place, and copy it to `panel` meanwhile; the
 other rows read the copy, which is contiguous and in the cache.
@@ -26,6 +27,7 @@ from typing import NamedTuple
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
+from . import dot_x86
 
 __all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
 
@@ -244,6 +246,8 @@ def panel_width(target: CpuTarget, m: int, n: int) -> int:
     >>> panel_width(cpu_target("aarch64"), 64, 64), panel_width(cpu_target("aarch64"), 64, 128)
     (16, 96)
     """
+    if dot_x86.is_fused(target, "f32"):
+        return max(target.dot_columns, dot_x86.panel_columns(target))
     return target.dot_columns + (target.dot_columns + m if _copies(target) and n >= _WIDE else 0)
 
 
@@ -251,9 +255,11 @@ def dot(target: CpuTarget, kind: str) -> str:
     """The LLVM text of `tt.dot.KIND` for `target`.
 
     >>> from tritium.backends.llvm.target import cpu_target
-    >>> "fmuladd.v32f32" in dot(cpu_target("x86-64-v4"), "f32")
+    >>> "fmuladd.v16f32" in dot(cpu_target("aarch64"), "f32")
     True
     """
+    if dot_x86.is_fused(target, kind):
+        return dot_x86.dot_fused(target, kind, SYMBOLS[kind])
     w, k = Writer(), KINDS[kind]
     w.raw(f"{_ZEROS} = private constant [{4 * target.dot_columns} x i8] zeroinitializer, align 64")
     widest = target.dot_columns * 4 // _BYTES[k.accumulator]

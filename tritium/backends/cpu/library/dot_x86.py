@@ -1,0 +1,190 @@
+"""dot of f32 and f64 on x86-64 with fused multiply-add: the function that dot.py describes.
+
+A register tile of C stays in registers during the loop over k. For each k, a row of B is loaded, and each element of a
+column of A is broadcast from memory and multiplied by it. The number of instructions limits the loop, as the processor
+issues four in a cycle, or two where another thread shares the core. Wide tiles need few, and so do addresses that are
+the sum of a register and another or a constant.
+
+LLVM's loop strength reduction would compute the address of each row of A for every k, and its scheduler would load the
+operands of several ks first and spill them. Empty assembly statements hide from the former how addresses advance, and
+keep the loads of a k behind those of the k before.
+
+A panel of B is as wide as a tile and as high as fits in the first cache. It is copied to scratch memory, where it is
+contiguous, if enough rows of A follow. Copying A as well, or prefetching either, gains nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...llvm.target import CpuTarget
+from ...llvm.writer import Val, Writer, value, vector
+
+__all__ = ["dot_fused", "is_fused", "panel_columns"]
+
+_TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
+_PANEL = 32 << 10  # bytes of a panel of B
+_LINE = 64  # bytes of a cache line
+_UNROLL = 4  # ks in an iteration
+_ROWS_AHEAD = 8  # prefetch distance in rows of B while a panel is copied
+_NARROW = 16  # bytes of a tile whose columns are read in place
+_ZEROS = value("ptr", "@zeros")  # initial values of a fresh C: as long as the widest row of a tile
+
+
+class _Shape(NamedTuple):
+    """Register tiles of one width: their bytes, and their heights, each of which covers the rows that remain."""
+
+    width: int
+    heights: tuple[int, ...]
+
+
+# The accumulators, a row of B and two broadcast elements fit in the 32 or 16 registers.
+_SHAPES = {
+    "avx512": (_Shape(256, (6, 4, 2, 1)), _Shape(128, (12, 8, 4, 2, 1)), _Shape(64, (12, 8, 4, 2, 1))),
+    "avx2": (_Shape(64, (6, 4, 2, 1)), _Shape(32, (6, 4, 2, 1))),
+}
+
+
+def is_fused(target: CpuTarget, kind: str) -> bool:
+    """Whether this module has the product of a kind.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> is_fused(cpu_target("x86-64-v3"), "f32"), is_fused(cpu_target("aarch64"), "f32")
+    (True, False)
+    """
+    return target.simd in _SHAPES and target.has_fma and kind in _TYPES
+
+
+def panel_columns(target: CpuTarget) -> int:
+    """The columns of a panel of B that spans all of K, as many floats.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> panel_columns(cpu_target("x86-64-v4"))
+    64
+    """
+    return _SHAPES[target.simd][0].width // 4
+
+
+class _Tile:
+    """One register tile: `rows` x `columns` of C."""
+
+    def __init__(self, w: Writer, element: str, size: int, rows: int, columns: int):
+        self.w, self.element, self.size, self.rows, self.columns = w, element, size, rows, columns
+        self.type = vector(columns, element)
+
+    def write(self, a: Val, lda: Val, b: Val, ldb: Val, c: Val, ldc: Val, depth: Val, fresh: Val) -> None:
+        """Update the tile of C at `c` by the rows at `a` and the columns at `b`. Strides are in bytes."""
+        w = self.w
+        places = [self.row(c, ldc, r) for r in range(self.rows)]
+        totals = [w.load(self.type, w.select(fresh, _ZEROS, p), align=self.size) for p in places]
+        # the addresses of every third row of A; the rows between them are a stride or two further
+        starts = [self.row(a, lda, r) for r in range(0, self.rows, 3)]
+        main = w.binary("and", depth, w.const("i64", -_UNROLL))
+        carried = [*starts, b, *totals]
+        for first, last, unroll in ((w.const("i64", 0), main, _UNROLL), (main, depth, 1)):
+            with w.loop(first, last, unroll, carry=carried) as loop:
+                loop.next = self.steps(list(loop.carried), lda, ldb, unroll)
+            carried = list(loop.results)
+        for x, p in zip(carried[len(starts) + 1:], places, strict=True):
+            w.store(x, p, align=self.size)
+
+    def row(self, start: Val, stride: Val, r: int) -> Val:
+        """The address `r` rows after `start`."""
+        w = self.w
+        return w.gep("i8", start, w.binary("mul", stride, w.const("i64", r)) if r > 1 else stride) if r else start
+
+    def steps(self, carried: list[Val], lda: Val, ldb: Val, unroll: int) -> list[Val]:
+        """The addresses and sums after `unroll` ks."""
+        w, count = self.w, -(-self.rows // 3)
+        starts, b, totals = carried[:count], carried[count], carried[count + 1:]
+        for u in range(unroll):
+            if u:
+                w.effect('call void asm sideeffect "", "~{memory}"()')
+            line = w.load(self.type, b, align=self.size)
+            for r in range(self.rows):
+                place = self.row(starts[r // 3], lda, r % 3)
+                place = w.gep(self.element, place, w.const("i64", u)) if u else place
+                factor = w.splat(w.load(self.element, place, align=self.size), self.columns)
+                totals[r] = w.intrinsic("fmuladd", self.type, factor, line, totals[r])
+            b = w.gep("i8", b, ldb)
+        starts = [w.gep(self.element, p, w.const("i64", unroll)) for p in starts]
+        hidden = [w.effect(f'call ptr asm "", "=r,0"({p.typed})', "ptr") for p in (*starts, b)]
+        return [*hidden, *totals]
+
+
+class _Product:
+    """C += A @ B for as many ks as a panel of B has rows. Strides are in bytes."""
+
+    def __init__(self, w: Writer, kind: str, shapes: tuple[_Shape, ...], lda: Val, ldb: Val, ldc: Val, panel: Val):
+        self.w, self.shapes, self.lda, self.ldb, self.ldc, self.panel = w, shapes, lda, ldb, ldc, panel
+        self.element, self.size = _TYPES[kind]
+        self.scratch = w.compare("icmp ne", panel, value("ptr", "null"))
+
+    def write(self, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, fresh: Val) -> None:
+        """Update C, the widest panels first."""
+        w, left = self.w, self.w.const("i64", 0)
+        for shape in (*self.shapes, _Shape(_NARROW, (4, 1)), _Shape(self.size, (4, 1))):
+            right = _round_down(w, n, shape.width // self.size)
+            with w.loop(left, right, shape.width // self.size) as across:
+                j = w.binary("mul", across.index, w.const("i64", self.size))
+                self.columns(shape, a, w.gep("i8", b, j), w.gep("i8", c, j), m, depth, fresh)
+            left = right
+
+    def columns(self, shape: _Shape, a: Val, b: Val, c: Val, m: Val, depth: Val, fresh: Val) -> None:
+        """Update the columns of C at `c` by the panel of B at `b`, the highest tiles first."""
+        w, ldb, top = self.w, self.ldb, self.w.const("i64", 0)
+        if shape.width > _NARROW:
+            b, ldb = self.packed(shape, b, m, depth)
+        for height in shape.heights:
+            bottom = w.binary("add", top, _round_down(w, w.binary("sub", m, top), height))
+            with w.loop(top, bottom, height) as down:
+                rows = w.gep("i8", a, w.binary("mul", down.index, self.lda))
+                place = w.gep("i8", c, w.binary("mul", down.index, self.ldc))
+                tile = _Tile(w, self.element, self.size, height, shape.width // self.size)
+                tile.write(rows, self.lda, b, ldb, place, self.ldc, depth, fresh)
+            top = bottom
+
+    def packed(self, shape: _Shape, b: Val, m: Val, depth: Val) -> tuple[Val, Val]:
+        """The panel of B, copied if more than one tile will read it, and the stride of its rows."""
+        w, width = self.w, self.w.const("i64", shape.width)
+        worth = w.binary("and", self.scratch, w.compare("icmp sgt", m, w.const("i64", shape.heights[0])))
+        w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+        with w.when(worth), w.loop(0, depth) as loop:
+            line = w.gep("i8", b, w.binary("mul", loop.index, self.ldb))
+            ahead = w.gep("i8", line, w.binary("mul", self.ldb, w.const("i64", _ROWS_AHEAD)))
+            for offset in range(0, shape.width, _LINE):
+                p = w.gep("i8", ahead, w.const("i64", offset)) if offset else ahead
+                w.effect(f"call void @llvm.prefetch.p0({p.typed}, i32 0, i32 3, i32 1)")
+            x = w.load(vector(shape.width // self.size, self.element), line, align=self.size)
+            w.store(x, w.gep("i8", self.panel, w.binary("mul", loop.index, width)), align=self.size)
+        return w.select(worth, self.panel, b), w.select(worth, width, self.ldb)
+
+
+def _round_down(w: Writer, n: Val, step: int) -> Val:
+    """The largest multiple of `step` up to `n`."""
+    return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
+
+
+def dot_fused(target: CpuTarget, kind: str, symbol: str) -> str:
+    """The LLVM text of the product of a kind.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> "fmuladd.v64f32" in dot_fused(cpu_target("x86-64-v4"), "f32", "tt.dot.f32")
+    True
+    """
+    w, shapes, (element, size) = Writer(), _SHAPES[target.simd], _TYPES[kind]
+    w.raw(f"{_ZEROS} = private constant [{shapes[0].width} x i8] zeroinitializer, align 64")
+    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
+    with w.function("void", symbol, [*parameters, "ptr panel", "i1 fresh"]) as values:
+        a, b, c, m, n, depth, *strides, panel, fresh = values
+        lda, ldb, ldc = (w.binary("mul", stride, w.const("i64", size)) for stride in strides)
+        product = _Product(w, kind, shapes, lda, ldb, ldc, panel)
+        high = w.const("i64", _PANEL // shapes[0].width)
+        some = w.intrinsic("smax", "i64", depth, w.const("i64", 1))  # a fresh C is written even if K is 0
+        with w.loop(0, some, high) as blocks:
+            k = blocks.index
+            deep = w.intrinsic("smin", "i64", w.binary("sub", depth, k), high)
+            begins = w.binary("and", fresh, w.compare("icmp eq", k, w.const("i64", 0)))
+            product.write(w.gep(element, a, k), w.gep("i8", b, w.binary("mul", k, ldb)), c, m, n, deep, begins)
+        w.ret()
+    return w.text()
