@@ -1,4 +1,4 @@
-"""Write docs/coverage.md: run every name of the language on every engine of this machine.
+"""Write docs/coverage.md: run every name of the language on every engine, and emulated on every kind of GPU.
 
     python docs/make_coverage.py            # run them and write the page
     python docs/make_coverage.py --check    # run them and say whether the page is up to date
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -31,23 +32,37 @@ def silence():
         os.close(nowhere)
 
 
+def mark(row: Any, kernel: Any, engine: Any) -> str:
+    """What the page says of a name on an engine: runs, compiles, or neither, and why not."""
+    from tests.language.coverage.engines import GPUS, cuda
+    from tests.language.coverage.kernels import arguments_of, check
+    from tests.language.coverage.page import RUNS
+    from tritium.backends.driver import driver
+
+    stage = "no"
+    try:
+        with silence(), warnings.catch_warnings(action="ignore"):
+            if engine in GPUS.values():
+                engine.compile(kernel, [x for values in arguments_of(row) for x in values.values()])
+                stage = "compiles"
+            check(row, kernel, engine)
+            if engine is GPUS["sm_90a"] and driver.active.get_current_target().backend == "cuda":
+                check(row, kernel, cuda)
+        return RUNS
+    except Exception as problem:  # whatever it is belongs on the page
+        print(f"{row.name}: {problem}", file=sys.stderr)
+        return f"{stage}: {str(problem).split(chr(10))[0] or type(problem).__name__}"
+
+
 def run() -> dict[tuple[str, str], str]:
-    """(name, engine) -> nothing where it works, or the first line of what went wrong."""
-    from tests.language.coverage.kernels import Kernels, check
+    """(name, engine) -> the mark."""
+    from tests.language.coverage.kernels import Kernels
     from tests.language.coverage.page import COLUMNS
     from tests.language.coverage.rows import all_rows
 
-    kernels, results = Kernels(all_rows()), {}
-    for row in all_rows():
-        for name, engine in COLUMNS.items():
-            try:
-                with silence(), warnings.catch_warnings(action="ignore"):
-                    check(row, kernels[row.name], engine)
-                results[row.name, name] = ""
-            except Exception as problem:  # whatever it is belongs on the page
-                results[row.name, name] = str(problem).split("\n")[0] or type(problem).__name__
-                print(f"{row.name} on {name}: {problem}", file=sys.stderr)
-    return results
+    kernels = Kernels(all_rows())
+    return {(row.name, name): mark(row, kernels[row.name], engine)
+            for name, engine in COLUMNS.items() for row in all_rows()}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

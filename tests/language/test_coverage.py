@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
-from tests.language.coverage.engines import AMD, ENGINES, cuda
+from tests.language.coverage.engines import ENGINES, GPUS, cuda
 from tests.language.coverage.kernels import Kernels, check, compare
 from tests.language.coverage.page import GAPS, PAGE, declared, render
 from tests.language.coverage.rows import Form, all_rows
@@ -25,10 +25,6 @@ METHODS = """
 """.split()
 MODULES = "core math random standard extra target_info".split()
 UNLISTED = {"str_to_ty"}  # a function of the host
-OTHERWISE_ON_NVIDIA = {
-    "tl.float8e4b8": "not supported in this architecture", "tl.float8e5b16": "not supported in this architecture",
-    "tl.target_info": r"is_cuda\(\), tl.int1\) gives True",
-}  # fmt: skip
 
 
 @functools.cache
@@ -36,39 +32,40 @@ def kernels():
     return Kernels(all_rows())
 
 
+def check_name(name, engine, column):
+    """A name works, or is refused as the page says."""
+    reason = GAPS.get((name, column))
+    if reason is None:
+        check(ROWS[name], kernels()[name], engine)
+        return
+    with pytest.raises(TritonError, match=re.escape(reason)):
+        check(ROWS[name], kernels()[name], engine)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.filterwarnings("ignore:view is deprecated")
 def test_name(name, engine):
-    reason = GAPS.get((name, engine))
-    if reason is None:
-        check(ROWS[name], kernels()[name], ENGINES[engine])
-        return
-    with pytest.raises(TritonError, match=re.escape(reason)):
-        check(ROWS[name], kernels()[name], ENGINES[engine])
+    check_name(name, ENGINES[engine], engine)
 
 
-@pytest.mark.parametrize(("name", "engine"), [(name, [*AMD][k % 2]) for k, name in enumerate([*ROWS][::37])])
+@pytest.mark.parametrize(("name", "gpu"), [(name, [*GPUS][k % len(GPUS)]) for k, name in enumerate([*ROWS][::23])])
 @pytest.mark.filterwarnings("ignore:view is deprecated")
-def test_name_on_an_emulated_gpu(name, engine):
+def test_name_on_an_emulated_gpu(name, gpu):
     """A sample: the page is written by running all."""
-    reason = GAPS.get((name, engine))
-    if reason is None:
-        check(ROWS[name], kernels()[name], AMD[engine])
-        return
-    with pytest.raises(Exception, match=re.escape(reason)):
-        check(ROWS[name], kernels()[name], AMD[engine])
+    check_name(name, GPUS[gpu], gpu)
+
+
+@pytest.mark.parametrize(("name", "gpu"), [*GAPS])
+def test_names_that_a_gpu_refuses(name, gpu):
+    check_name(name, GPUS[gpu], gpu)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.filterwarnings("ignore:view is deprecated")
 def test_name_on_a_gpu(name):
-    if name not in OTHERWISE_ON_NVIDIA:
-        check(ROWS[name], kernels()[name], cuda)
-        return
-    with pytest.raises((TritonError, AssertionError), match=OTHERWISE_ON_NVIDIA[name]):
-        check(ROWS[name], kernels()[name], cuda)
+    check_name(name, cuda, "sm_90a")
 
 
 def test_no_name_is_missing():

@@ -1,9 +1,13 @@
 """Ways to run a kernel: as plain Python, as interpreted IR, as machine code of this CPU or of the GPU, as the code of
-an AMD GPU in the emulator."""
+a GPU in the emulator."""
 
 from tests import on_gpu
-from tritium import knobs
+from tritium import knobs, passes
+from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.driver import driver
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.compiler.sources import with_options
 from tritium.frontend import lower
 from tritium.insight import emulator
 from tritium.interp import eager as eagerly
@@ -19,10 +23,10 @@ def eager(kernel, args, grid=(1,), **options):
 
 def machine(kernel, args, grid=(1,), **_):
     """The IR that the frontend makes of the kernel, interpreted."""
-    interpret(*_lowered(kernel, args), grid)
+    interpret(*lowered(kernel, args), grid)
 
 
-def _lowered(kernel, args, **more):
+def lowered(kernel, args, **more):
     """(the IR that the frontend makes of a kernel for some arguments, those that it takes)."""
     pairs = [param.specialize(x) for param, x in zip(kernel.params, args)]
     constants, attrs = {}, {}
@@ -55,16 +59,38 @@ def cuda(kernel, args, grid=(1,), **options):
     on_gpu.launch(kernel, grid, args, options)
 
 
-def emulated(arch):
-    """The code for an AMD GPU, run without one."""
-    target = GPUTarget.parse(f"hip:{arch}")
+class Emulated:
+    """The code for a GPU, run without one. `compile` makes machine code of it, too."""
 
-    def run(kernel, args, grid=(1,), **_):
-        module, values = _lowered(kernel, args, options=BaseBackend(target).parse_options({}), target=target)
-        emulator.run(module, values, grid, arch, num_warps=1, num_stages=2)
+    def __init__(self, target):
+        self.target = GPUTarget.parse(target)
+        self._arch = self.target.arch if self.target.backend == "hip" else NvTarget.of(self.target.arch).sm
 
-    return run
+    def __call__(self, kernel, args, grid=(1,), **_):
+        module, values = self._lowered(kernel, args)
+        emulator.run(module, values, grid, self._arch, num_warps=1, num_stages=2)
+
+    def compile(self, kernel, args):
+        """Every stage to the last: PTX, which ptxas assembles where it is, or a code object of AMD's."""
+        backend = BaseBackend(self.target)
+        options = backend.parse_options({"num_warps": 1, "num_stages": 2})
+        value = with_options(self._lowered(kernel, args)[0], self.target, options)
+        value = passes.run(value, get(self.target).passes(self.target))
+        metadata = {"name": value.name}
+        for _, stage in get(self.target).stages:
+            value = stage(value, self.target, options, metadata)
+
+    def _lowered(self, kernel, args):
+        return lowered(kernel, args, options=BaseBackend(self.target).parse_options({}), target=self.target)
 
 
 ENGINES = {"eager": eager, "machine": machine, "cpu": cpu}
-AMD = {arch: emulated(arch) for arch in ("gfx942", "gfx1201")}  # one with warps of 64 lanes, one with 32
+GPUS = {name: Emulated(name) for name in ("sm_90a", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")}
+
+
+def target_of(engine):
+    """(backend, architecture) that kernels are told of."""
+    if engine is not cuda and not isinstance(engine, Emulated):
+        return "cpu", "host"
+    target = driver.active.get_current_target() if engine is cuda else engine.target
+    return target.backend, str(target.arch)

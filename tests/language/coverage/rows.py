@@ -7,7 +7,8 @@ A file of `tables/` reads
         kernel text -> what it must give ~ units in the last place
 
 where the kernel text may take several lines, ends in an expression, and speaks of the values of `pool`; what it must
-give is NumPy, with the words of `references`, and says the dtype and shape as well.
+give is NumPy, with the words of `references`, and says the dtype and shape as well. `backend` and `arch` are those of
+the machine.
 """
 
 import functools
@@ -34,7 +35,11 @@ class Form(NamedTuple):
     @property
     def expected(self):
         """The arrays it must give."""
-        return _evaluate(self.reference)
+        return self.expected_on(("cpu", "host"))
+
+    def expected_on(self, target):
+        """The arrays it must give on a machine, (backend, architecture): few forms ask for that."""
+        return _evaluate(self.reference, target if "backend" in self.reference else ("cpu", "host"))
 
 
 class Row(NamedTuple):
@@ -46,10 +51,10 @@ class Row(NamedTuple):
 
 
 @functools.cache
-def _evaluate(text):
+def _evaluate(text, target):
     scope = vars(references) | {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in POOL.items()}
     with np.errstate(all="ignore"):
-        result = eval(text, scope | {"np": np})
+        result = eval(text, scope | {"np": np, "backend": target[0], "arch": target[1]})
     parts = [np.asarray(part) for part in (result if isinstance(result, tuple) else (result,))]
     return [np.ascontiguousarray(part).reshape(part.shape) for part in parts]
 
