@@ -3,9 +3,10 @@
     python benchmarks/bundle_start.py                    # on the CPU, with NumPy
     python benchmarks/bundle_start.py --device cuda      # on a GPU, with torch
 
-Each figure is the least of several processes, in milliseconds. `launch` is the first `kernel[grid](...)`; `load` is
-`tritium.load_bundle`; `process` is everything from the start of Python to the end of the launch. The columns `CPU` are
-the processor's time, of load and launch together and of the whole process: a busy machine changes it less.
+Each figure is the least of several processes, in milliseconds, and after a slash their median. `launch` is the first
+`kernel[grid](...)`; `load` is `tritium.load_bundle`; `process` is everything from the start of Python to the end of the
+launch. The columns `CPU` are the processor's time, of load and launch together and of the whole process: a busy machine
+changes it less.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -106,15 +108,15 @@ def run(folder: Path, device: str, kernel: str, bundle: str, cache: Path) -> dic
     return json.loads(done.stdout)
 
 
-def measure(folder: Path, device: str, kernel: str, how: str, times: int) -> dict:
-    """The least of several processes."""
+def measure(folder: Path, device: str, kernel: str, how: str, times: int) -> list[dict]:
+    """The figures of several processes."""
     bundle, cache = str(folder / "kernels.tbundle") if "bundle" in how else "", folder / f"cache-{kernel}"
     found = []
     for _ in range(times + 1):  # the first one fills a warm cache, and writes bytecode
         if "cold" in how or how == "bundle, empty cache":
             shutil.rmtree(cache, ignore_errors=True)
         found.append(run(folder, device, kernel, bundle, cache))
-    return {name: min(row[name] for row in found[1:]) for name in found[0]}
+    return found[1:]
 
 
 def main() -> None:
@@ -139,9 +141,13 @@ def main() -> None:
         print(f"| kernel | | {' | '.join(columns)} | LLVM |\n|{'---|' * (len(columns) + 3)}")
         for kernel in args.kernels:
             for how in ("bundle", "bundle, empty cache", "warm cache", "cold cache"):
-                row = measure(folder, args.device, kernel, how, args.times)
-                figures = " | ".join(f"{1e3 * row[name]:.0f}" for name in columns)
-                print(f"| {kernel} | {how} | {figures} | {'yes' if row['LLVM'] else 'no'} |", flush=True)
+                rows = measure(folder, args.device, kernel, how, args.times)
+                figures = " | ".join(_least_and_median([row[name] for row in rows]) for name in columns)
+                print(f"| {kernel} | {how} | {figures} | {'yes' if rows[0]['LLVM'] else 'no'} |", flush=True)
+
+
+def _least_and_median(seconds: list[float]) -> str:
+    return f"{1e3 * min(seconds):.0f} / {1e3 * statistics.median(seconds):.0f}"
 
 
 if __name__ == "__main__":
