@@ -8,9 +8,18 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import TARGETS, assembly, compiled
-from tests.backends.amdgcn.everything import fitting, kernels_of
+from tests.backends.amdgcn.everything import (
+    Made,
+    calls_of_the_collection,
+    fitting,
+    kernels_of,
+    of_names,
+    of_the_collection,
+)
 from tests.backends.gpu.test_language import module_of
 from tests.exec import test_exec
+from tests.language.coverage.page import GAPS
+from tests.language.coverage.rows import all_rows
 from tritium import backends
 from tritium.backends.amdgcn import compile as stages
 from tritium.backends.amdgcn import records
@@ -39,6 +48,25 @@ def test_kernels_of_the_collection(name, arch):
         made, metadata = compiled(module, arch, **fitting(options, arch))
         assert made["hsaco"][:4] == b"\x7fELF" and metadata["shared"] <= AmdTarget.of(arch).shared_bytes
         assert metadata["n_regs"] > 0 and not metadata["n_spills"]
+
+
+@pytest.mark.parametrize("k", range(len(TARGETS)))
+def test_a_sample_of_everything(k):
+    """Of the collection in all types and sizes, with every configuration of what is tuned, and of the names."""
+    made = Made(TARGETS[k])
+    of_the_collection(made, [*calls_of_the_collection()][23 * k :: 115])
+    of_names(made, [row for row in all_rows()[k::97] if (row.name, TARGETS[k]) not in GAPS])
+    assert not made.failed and made.counts["names"] >= 4 and made.counts.total() >= 6
+
+
+def test_what_is_not_compiled_is_counted():
+    made = Made("gfx942")
+    of_names(made, [row for row in all_rows() if row.name in ("tl.float8e4b15", "tl.exp")])
+    assert made.counts == {"names": 1}
+    assert [(group, name) for group, name, _ in made.failed] == [("names", "tl.float8e4b15")]
+    calls = [call for call in calls_of_the_collection() if call[1].startswith("matmul_tuned, float16")]
+    of_the_collection(made, calls)
+    assert made.counts["S23"] > 1, "every configuration is a kernel"
 
 
 @pytest.mark.parametrize(("run", "arch"), [*zip(test_exec.CASES[::40], TARGETS * 100)], ids=str)
