@@ -144,7 +144,7 @@ def test_the_report():
     said = found.text()
     line = found.accesses.sites[0].line
     assert re.search(rf"{line}\s+load x_ptr\s+0%\s+0\s+threads\s+1 of 4\s+32\s+4\s+8 KiB\s+1 KiB", said)
-    assert "1. warning: line" in said and "predicted" in said and "occupancy" in said
+    assert "1. warning: line" in said and "predicted" in said and "occupancy" in said and reports.LEGEND in said
 
 
 def test_the_report_without_rich(monkeypatch):

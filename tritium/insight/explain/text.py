@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from tritium.insight.explain.explanation import Explanation
 
 WIDTH = 118
+LEGEND = """vector: elements that a thread moves at a time, of those that 16 bytes hold
+sectors: of 32 bytes, in a request of a warp or TMA; least: that would hold the bytes it asks for
+moved: between L2 and the processors; needed: what lanes ask for
+"""
 
 
 def report(e: Explanation, color: bool = False) -> str:
@@ -20,6 +24,8 @@ def report(e: Explanation, color: bool = False) -> str:
     if e.launch.note:
         out.append(e.launch.note)
     out += ["", *_findings(e), "", table("accesses", *accesses(e), color=color)]
+    if e.launch.is_gpu:
+        out[-1] += LEGEND
     if e.shared:
         rows = [(str(s.line), f"{s.op}, {s.side}", bytes_text(s.bytes), str(s.passes), str(s.minimum))
                 for s in e.shared]
