@@ -47,6 +47,21 @@ def fused_mlp_kernel(x_ptr, gain_ptr, weight_ptr, bias_ptr, out_ptr, M, N, K, ep
              mask=(m[:, None] < M) & (n[None, :] < N))
 
 
+def usual_tiles(x, outputs: int) -> tuple[tuple[int, int, int], dict[str, int]]:
+    """Tiles and options that are seldom bad: wide ones, for activations are computed anew for each tile of outputs.
+
+    >>> usual_tiles(np.zeros((4, 8)), 64)
+    ((32, 64, 64), {})
+    """
+    rows, processors = x.shape[0], arrays.multiprocessors()
+    if arrays.on_gpu(x):
+        large = x.itemsize == 2 and rows * outputs >= 128 * 256 * processors // 2
+        return ((128, 256, 64), {"num_warps": 8}) if large else ((32, 64, 64), {})
+    wide = min(512, max(64, triton.next_power_of_2(outputs)))
+    high = (h for h in (128, 64) if rows // h * triton.cdiv(outputs, wide) >= 2 * processors)
+    return (next(high, 32), wide, 64), {}
+
+
 def fused_mlp(x, gain, weight, bias, eps: float = 1e-6, blocks=None, **options):
     """`linear(gelu(rms_norm(x) * gain), weight, bias)`: x (M, K), gain (K), weight (N, K), bias (N).
 
@@ -60,12 +75,10 @@ def fused_mlp(x, gain, weight, bias, eps: float = 1e-6, blocks=None, **options):
     checks.countable("fused_mlp", x=x, weight=weight)
     x, gain, weight, bias = map(arrays.contiguous, (x, gain, weight, bias))
     out = arrays.empty(x, (M, N))
-    if blocks is None:
-        large = arrays.on_gpu(x) and x.itemsize == 2 and M * N >= 128 * 256 * arrays.multiprocessors() // 2
-        blocks, options = ((128, 256, 64), {"num_warps": 8, **options}) if large else ((32, 64, 64), options)
+    blocks, usual = usual_tiles(x, N) if blocks is None else (blocks, {})
     grid = (triton.cdiv(M, blocks[0]), triton.cdiv(N, blocks[1]))
     fused_mlp_kernel[grid](x, gain, weight, bias, out, M, N, K, eps, BLOCK_M=blocks[0], BLOCK_N=blocks[1],
-                           BLOCK_K=blocks[2], **options)
+                           BLOCK_K=blocks[2], **{**usual, **options})
     return out
 
 

@@ -55,7 +55,8 @@ def grouped_matmul(pairs, programs: int | None = None, blocks=None, **options):
     """
     for i, (a, b) in enumerate(pairs):
         checks.arguments("grouped_matmul", **{f"pairs[{i}][0]": (a, "M K"), f"pairs[{i}][1]": (b, "K N")})
-        checks.alike("grouped_matmul", **{"pairs[0][0]": pairs[0][0], f"pairs[{i}][0]": a})
+        if i:
+            checks.alike("grouped_matmul", **{"pairs[0][0]": pairs[0][0], f"pairs[{i}][0]": a})
     if not pairs:
         return []
     first = pairs[0][0]
@@ -68,8 +69,10 @@ def grouped_matmul(pairs, programs: int | None = None, blocks=None, **options):
     device = "numpy" if isinstance(first, np.ndarray) else first.device
     vectors = [arrays.like_device(np.array(values, kind), device)
                for values, kind in (*((row, np.int64) for row in addresses), (sizes, np.int32))]
-    if blocks is None:
-        large = arrays.on_gpu(first) and first.itemsize == 2 and max(sizes[::3]) >= 128
+    if blocks is None and not arrays.on_gpu(first):
+        blocks = 64, 64, 128
+    elif blocks is None:
+        large = first.itemsize == 2 and max(sizes[::3]) >= 128
         blocks, options = ((128, 128, 64), {"num_warps": 8, **options}) if large else ((32, 32, 32), options)
     programs = arrays.multiprocessors() if programs is None else programs
     element = {"float16": tl.float16, "bfloat16": tl.bfloat16, "float32": tl.float32}[arrays.dtype_name(first)]

@@ -79,12 +79,13 @@ CONFIGS = [
     triton.Config({"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}, num_stages=4, num_warps=4),
     triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8}, num_stages=3, num_warps=4),
     triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 256, "GROUP_M": 8}, num_stages=2, num_warps=4),
-    triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),
+    triton.Config({"BLOCK_M": 256, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP_M": 4}, num_stages=1, num_warps=8),
 ]
 
 # A CPU has no matrix unit to keep busy but caches to use well: large tiles are copied less often.
 CPU_CONFIGS = [
     *CONFIGS[4:],
+    triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 512, "GROUP_M": 4}, num_stages=1, num_warps=4),
 ]
@@ -113,17 +114,20 @@ def operands(function: str, a, b, out_dtype: str | None = None, precision: str |
 
 
 def usual_tiles(a, b) -> tuple[tuple[int, int, int], dict[str, int]]:
-    """Tiles and options that are seldom bad: on a GPU, for short types, the largest tiles that keep it busy.
+    """Tiles and options that are seldom bad: the largest that keep the device busy, on a GPU for short types.
 
     >>> import numpy as np
     >>> usual_tiles(np.zeros((64, 64)), np.zeros((64, 64)))
     ((64, 64, 64), {})
     """
-    if arrays.on_gpu(a) and a.itemsize <= 2:
-        for columns, stages in ((256, 3), (128, 4)):
-            tiles = triton.cdiv(a.shape[0], 128) * triton.cdiv(b.shape[1], columns)
-            if tiles >= arrays.multiprocessors() // 2:
-                return (128, columns, 128 // a.itemsize), {"num_warps": 8, "num_stages": stages}
+    rows, columns = a.shape[0], b.shape[1]
+    if not arrays.on_gpu(a):  # it reads its operands once for each tile, and wants two tiles or more for each thread
+        large = (rows // 256) * (columns // 128) >= 2 * arrays.multiprocessors()
+        return (256, 128, 128) if large else (64, 64, 64), {}
+    if a.itemsize <= 2:
+        for wide, stages in ((256, 3), (128, 4)):
+            if triton.cdiv(rows, 128) * triton.cdiv(columns, wide) >= arrays.multiprocessors() // 2:
+                return (128, wide, 128 // a.itemsize), {"num_warps": 8, "num_stages": stages}
     return (64, 64, 64), {}
 
 

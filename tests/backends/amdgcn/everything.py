@@ -3,8 +3,8 @@
     python tests/backends/amdgcn/everything.py [gfx942 ...]     # all five architectures, about a minute for each
 
 It prints how many specialisations were compiled to code objects, and which were not, and why. Where an `llvm-mc` knows
-the architecture, machine code must come back from its disassembler and assembler unchanged. docs/amd.md has the figures,
-and `test_compile.py` a sample.
+the architecture, machine code must come back from its disassembler and assembler unchanged. docs/amd.md has the
+figures, and `test_compile.py` a sample.
 """
 
 import inspect
@@ -200,8 +200,9 @@ def main(architectures, folder):
             compile_all(made)
         columns.append(made)
         seconds = time.perf_counter() - start
-        print(f"{arch}: {made.counts.total()} compiled, {len(made.failed)} not, "
-              f"{'disassembled and assembled again' if made.folder else 'no llvm-mc knows it'}, {seconds:.0f} s", flush=True)
+        round_trip = "disassembled and assembled again" if made.folder else "not disassembled: no llvm-mc knows it"
+        print(f"{arch}: {made.counts.total()} compiled, {len(made.failed)} not, {round_trip}, {seconds:.0f} s",
+              flush=True)
         for group, label, why in made.failed:
             print(f"  {group}: {label}: {why}")
     print(f"\n| | {' | '.join(made.arch for made in columns)} |\n|---|{'---:|' * len(columns)}")
