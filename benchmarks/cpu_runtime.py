@@ -84,7 +84,7 @@ def dots(rt):
         ours, theirs = [], []
         for m, n, k in SIZES:
             a, b, c = np.ones((m, k), dtype), np.ones((k, n), dtype), np.zeros((m, n), wide)
-            panel = np.empty((k, dot.panel_width(rt.target, m, n)), np.float64)
+            panel = np.empty((k, dot.panel_width(rt.target, kind, m, n)), np.float64)
             pointers = [x.ctypes.data for x in (a, b, c, panel)]
             times = max(1, 4_000_000 // (m * n * k))
             seconds = best(lambda f=repeat, p=pointers, s=(m, n, k), t=times: f(*p, *s, t)) / times

@@ -32,7 +32,7 @@ def numbers(shape, dtype):
 def test_dot(rt, kind):
     address = rt.symbols[dot.SYMBOLS[kind]]
     fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(address)
-    dtype, panel = OPERANDS[kind], np.empty((300, dot.panel_width(rt.target, 128, 200)), np.float64)
+    dtype, panel = OPERANDS[kind], np.empty((300, dot.panel_width(rt.target, kind, 128, 200)), np.float64)
     wide = np.int32 if np.dtype(dtype).kind in "iu" else dtype
     for (m, n, k), gap, fresh, space in itertools.product(SIZES, (0, 3, 70), (False, True), (panel.ctypes.data, None)):
         a, b, c = numbers((m, k + gap), dtype), numbers((k, n + gap), dtype), numbers((m, n + gap), wide)
@@ -85,6 +85,16 @@ def test_dot_keeps_its_tile_in_registers(name, products, kind):
     assert not re.search(r"rsp.*mm|mm.*rsp|\tq\d.*\[sp", hottest), hottest  # vectors to or from the stack
     others = len(re.findall(r"^\t(?!v?fm|[.#])", hottest, re.MULTILINE))
     assert others < expected, hottest  # loads, addresses and the loop
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8"])
+def test_dot_of_bytes_sums_by_fours(kind):
+    """The inner loop of a product of bytes has a 6 x 64 tile in registers and four steps of four ks."""
+    cpu = cpu_target("sapphirerapids")
+    blocks = assembly(dot.dot(cpu, kind), cpu).split("\n.LBB")
+    hottest = max(blocks, key=lambda block: block.count("vpdpbusd"))
+    assert hottest.count("vpdpbusd") == 96 and not re.search(r"rsp.*mm|mm.*rsp", hottest), hottest
+    assert "vpdpbusd" not in assembly(dot.dot(cpu_target("x86-64-v4"), kind), cpu_target("x86-64-v4"))
 
 
 DTYPES = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8",

@@ -111,7 +111,7 @@ def _x86(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget
     return CpuTarget(triple, cpu, features, simd, "avx2" in has, *tile,
                      W=32 if simd == "avx512" else 16, has_fma="fma" in has, has_f16_convert="f16c" in has,
                      has_fp16="avx512fp16" in has, has_bf16="avx512bf16" in has,
-                     has_dot8=bool(has & {"avx512vnni", "avxvnni"}), has_amx=has.issuperset(_AMX))  # fmt: skip
+                     has_dot8="avx512vnni" in has, has_amx=has.issuperset(_AMX))  # fmt: skip
 
 
 def _arm(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget:

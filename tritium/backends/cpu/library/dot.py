@@ -8,7 +8,7 @@ null, for a B that is in the cache, nothing is copied.
 A register tile of C stays in registers during the loop over k: for each k one row of B is loaded and multiplied by one
 element of each row of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86
 broadcasts from memory, one k in each iteration: with more, LLVM loads all operands first and spills them. Floats on
-x86 with fused multiply-add have functions of their own (dot_x86.py).
+x86 with fused multiply-add have functions of their own (dot_x86.py), and so do bytes with VNNI (dot_vnni.py).
 
 The first rows of A multiply a panel of B, as wide as a register tile, in place, and copy it to `panel` meanwhile; the
 other rows read the copy, which is contiguous and in the cache.
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
-from . import dot_x86
+from . import dot_vnni, dot_x86
 
 __all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
 
@@ -239,15 +239,17 @@ def _copies(target: CpuTarget) -> bool:
     return target.simd == "neon"
 
 
-def panel_width(target: CpuTarget, m: int, n: int) -> int:
+def panel_width(target: CpuTarget, kind: str, m: int, n: int) -> int:
     """The columns of the scratch panel (K rows, elements of C's type) for a product into M x N.
 
     >>> from tritium.backends.llvm.target import cpu_target
-    >>> panel_width(cpu_target("aarch64"), 64, 64), panel_width(cpu_target("aarch64"), 64, 128)
+    >>> panel_width(cpu_target("aarch64"), "f32", 64, 64), panel_width(cpu_target("aarch64"), "f32", 64, 128)
     (16, 96)
     """
-    if dot_x86.is_fused(target, "f32"):
-        return max(target.dot_columns, dot_x86.panel_columns(target))
+    if dot_vnni.is_vnni(target, kind):
+        return dot_vnni.panel_columns(m)
+    if dot_x86.is_fused(target, kind):
+        return dot_x86.panel_columns(target)
     return target.dot_columns + (target.dot_columns + m if _copies(target) and n >= _WIDE else 0)
 
 
@@ -260,13 +262,18 @@ def dot(target: CpuTarget, kind: str) -> str:
     """
     if dot_x86.is_fused(target, kind):
         return dot_x86.dot_fused(target, kind, SYMBOLS[kind])
-    w, k = Writer(), KINDS[kind]
-    w.raw(f"{_ZEROS} = private constant [{4 * target.dot_columns} x i8] zeroinitializer, align 64")
+    w, k, name = Writer(), KINDS[kind], SYMBOLS[kind]
+    if dot_vnni.is_vnni(target, kind):
+        name = f"{name}.general"
+        dot_vnni.write(w, kind, SYMBOLS[kind], name)
+        w.raw(f"{_ZEROS} = private constant [{dot_vnni.WIDTH} x i8] zeroinitializer, align 64")
+    else:
+        w.raw(f"{_ZEROS} = private constant [{4 * target.dot_columns} x i8] zeroinitializer, align 64")
     widest = target.dot_columns * 4 // _BYTES[k.accumulator]
     widths = (widest, 16, 4, 1) if widest > 16 else (widest, 4, 1)
     unroll = 16 // _BYTES[k.accumulator] if target.simd == "neon" else 1  # as many as a register holds
     parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", SYMBOLS[kind], [*parameters, "ptr panel", "i1 fresh"]) as values:
+    with w.function("void", name, [*parameters, "ptr panel", "i1 fresh"]) as values:
         a, b, c, m, n, depth, lda, ldb, ldc, panel, fresh = values
         a, c = _Matrix(a, lda, k.operand), _Matrix(c, ldc, k.accumulator)
         large = w.const("i1", False)

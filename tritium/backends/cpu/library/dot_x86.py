@@ -15,12 +15,13 @@ contiguous, if enough rows of A follow. Copying A as well, or prefetching either
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value, vector
 
-__all__ = ["dot_fused", "is_fused", "panel_columns"]
+__all__ = ["SHAPES", "ZEROS", "Shape", "Tile", "dot_fused", "is_fused", "panel_columns", "round_down"]
 
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _PANEL = 32 << 10  # bytes of a panel of B
@@ -28,10 +29,10 @@ _LINE = 64  # bytes of a cache line
 _UNROLL = 4  # ks in an iteration
 _ROWS_AHEAD = 8  # prefetch distance in rows of B while a panel is copied
 _NARROW = 16  # bytes of a tile whose columns are read in place
-_ZEROS = value("ptr", "@zeros")  # initial values of a fresh C: as long as the widest row of a tile
+ZEROS = value("ptr", "@zeros")  # initial values of a fresh C: as long as the widest row of a tile
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """Register tiles of one width: their bytes, and their heights, each of which covers the rows that remain."""
 
     width: int
@@ -39,9 +40,9 @@ class _Shape(NamedTuple):
 
 
 # The accumulators, a row of B and two broadcast elements fit in the 32 or 16 registers.
-_SHAPES = {
-    "avx512": (_Shape(256, (6, 4, 2, 1)), _Shape(128, (12, 8, 4, 2, 1)), _Shape(64, (12, 8, 4, 2, 1))),
-    "avx2": (_Shape(64, (6, 4, 2, 1)), _Shape(32, (6, 4, 2, 1))),
+SHAPES = {
+    "avx512": (Shape(256, (6, 4, 2, 1)), Shape(128, (12, 8, 4, 2, 1)), Shape(64, (12, 8, 4, 2, 1))),
+    "avx2": (Shape(64, (6, 4, 2, 1)), Shape(32, (6, 4, 2, 1))),
 }
 
 
@@ -52,7 +53,7 @@ def is_fused(target: CpuTarget, kind: str) -> bool:
     >>> is_fused(cpu_target("x86-64-v3"), "f32"), is_fused(cpu_target("aarch64"), "f32")
     (True, False)
     """
-    return target.simd in _SHAPES and target.has_fma and kind in _TYPES
+    return target.simd in SHAPES and target.has_fma and kind in _TYPES
 
 
 def panel_columns(target: CpuTarget) -> int:
@@ -62,21 +63,41 @@ def panel_columns(target: CpuTarget) -> int:
     >>> panel_columns(cpu_target("x86-64-v4"))
     64
     """
-    return _SHAPES[target.simd][0].width // 4
+    return SHAPES[target.simd][0].width // 4
 
 
-class _Tile:
-    """One register tile: `rows` x `columns` of C."""
+class Tile:
+    """One register tile: `rows` x `columns` of C, held as vectors of `lanes`; `multiply` adds a product to one.
 
-    def __init__(self, w: Writer, element: str, size: int, rows: int, columns: int):
-        self.w, self.element, self.size, self.rows, self.columns = w, element, size, rows, columns
-        self.type = vector(columns, element)
+    `element` is what is broadcast from A, and the type of C.
+    """
 
-    def write(self, a: Val, lda: Val, b: Val, ldb: Val, c: Val, ldc: Val, depth: Val, fresh: Val) -> None:
-        """Update the tile of C at `c` by the rows at `a` and the columns at `b`. Strides are in bytes."""
+    def __init__(self, w: Writer, element: str, size: int, rows: int, columns: int, lanes: int,
+                 multiply: Callable[[Val, Val, Val], Val]):
+        self.w, self.element, self.size, self.rows, self.multiply = w, element, size, rows, multiply
+        self.lanes, self.parts = min(lanes, columns), max(1, columns // lanes)
+        self.type = vector(self.lanes, element)
+
+    def load(self, place: Val) -> list[Val]:
+        """A row as vectors."""
+        return [self.w.load(self.type, self.part(place, v), align=self.size) for v in range(self.parts)]
+
+    def part(self, place: Val, v: int) -> Val:
+        """The address of the `v`th vector of a row."""
+        return self.w.gep(self.type, place, self.w.const("i64", v)) if v else place
+
+    def write(self, a: Val, lda: Val, b: Val, ldb: Val, c: Val, ldc: Val, depth: Val, fresh: Val,
+              more: Val | None = None) -> None:
+        """Update the tile of C at `c` by the rows at `a` and the columns at `b`, and by `more`, the address of a row.
+
+        Strides are in bytes.
+        """
         w = self.w
         places = [self.row(c, ldc, r) for r in range(self.rows)]
-        totals = [w.load(self.type, w.select(fresh, _ZEROS, p), align=self.size) for p in places]
+        totals = [x for p in places for x in self.load(w.select(fresh, ZEROS, p))]
+        if more is not None:
+            line = self.load(more)
+            totals = [w.binary("add", x, line[i % self.parts]) for i, x in enumerate(totals)]
         # the addresses of every third row of A; the rows between them are a stride or two further
         starts = [self.row(a, lda, r) for r in range(0, self.rows, 3)]
         main = w.binary("and", depth, w.const("i64", -_UNROLL))
@@ -85,8 +106,8 @@ class _Tile:
             with w.loop(first, last, unroll, carry=carried) as loop:
                 loop.next = self.steps(list(loop.carried), lda, ldb, unroll)
             carried = list(loop.results)
-        for x, p in zip(carried[len(starts) + 1:], places, strict=True):
-            w.store(x, p, align=self.size)
+        for i, x in enumerate(carried[len(starts) + 1:]):
+            w.store(x, self.part(places[i // self.parts], i % self.parts), align=self.size)
 
     def row(self, start: Val, stride: Val, r: int) -> Val:
         """The address `r` rows after `start`."""
@@ -100,12 +121,14 @@ class _Tile:
         for u in range(unroll):
             if u:
                 w.effect('call void asm sideeffect "", "~{memory}"()')
-            line = w.load(self.type, b, align=self.size)
+            line = self.load(b)
             for r in range(self.rows):
                 place = self.row(starts[r // 3], lda, r % 3)
                 place = w.gep(self.element, place, w.const("i64", u)) if u else place
-                factor = w.splat(w.load(self.element, place, align=self.size), self.columns)
-                totals[r] = w.intrinsic("fmuladd", self.type, factor, line, totals[r])
+                factor = w.splat(w.load(self.element, place, align=self.size), self.lanes)
+                for v in range(self.parts):
+                    i = r * self.parts + v
+                    totals[i] = self.multiply(factor, line[v], totals[i])
             b = w.gep("i8", b, ldb)
         starts = [w.gep(self.element, p, w.const("i64", unroll)) for p in starts]
         hidden = [w.effect(f'call ptr asm "", "=r,0"({p.typed})', "ptr") for p in (*starts, b)]
@@ -115,36 +138,41 @@ class _Tile:
 class _Product:
     """C += A @ B for as many ks as a panel of B has rows. Strides are in bytes."""
 
-    def __init__(self, w: Writer, kind: str, shapes: tuple[_Shape, ...], lda: Val, ldb: Val, ldc: Val, panel: Val):
+    def __init__(self, w: Writer, kind: str, shapes: tuple[Shape, ...], lda: Val, ldb: Val, ldc: Val, panel: Val):
         self.w, self.shapes, self.lda, self.ldb, self.ldc, self.panel = w, shapes, lda, ldb, ldc, panel
         self.element, self.size = _TYPES[kind]
+        self.lanes = shapes[-1].width // self.size  # of a register
         self.scratch = w.compare("icmp ne", panel, value("ptr", "null"))
 
     def write(self, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, fresh: Val) -> None:
         """Update C, the widest panels first."""
         w, left = self.w, self.w.const("i64", 0)
-        for shape in (*self.shapes, _Shape(_NARROW, (4, 1)), _Shape(self.size, (4, 1))):
-            right = _round_down(w, n, shape.width // self.size)
+        for shape in (*self.shapes, Shape(_NARROW, (4, 1)), Shape(self.size, (4, 1))):
+            right = round_down(w, n, shape.width // self.size)
             with w.loop(left, right, shape.width // self.size) as across:
                 j = w.binary("mul", across.index, w.const("i64", self.size))
                 self.columns(shape, a, w.gep("i8", b, j), w.gep("i8", c, j), m, depth, fresh)
             left = right
 
-    def columns(self, shape: _Shape, a: Val, b: Val, c: Val, m: Val, depth: Val, fresh: Val) -> None:
+    def columns(self, shape: Shape, a: Val, b: Val, c: Val, m: Val, depth: Val, fresh: Val) -> None:
         """Update the columns of C at `c` by the panel of B at `b`, the highest tiles first."""
         w, ldb, top = self.w, self.ldb, self.w.const("i64", 0)
         if shape.width > _NARROW:
             b, ldb = self.packed(shape, b, m, depth)
         for height in shape.heights:
-            bottom = w.binary("add", top, _round_down(w, w.binary("sub", m, top), height))
+            bottom = w.binary("add", top, round_down(w, w.binary("sub", m, top), height))
             with w.loop(top, bottom, height) as down:
                 rows = w.gep("i8", a, w.binary("mul", down.index, self.lda))
                 place = w.gep("i8", c, w.binary("mul", down.index, self.ldc))
-                tile = _Tile(w, self.element, self.size, height, shape.width // self.size)
+                tile = Tile(w, self.element, self.size, height, shape.width // self.size, self.lanes, self.multiply)
                 tile.write(rows, self.lda, b, ldb, place, self.ldc, depth, fresh)
             top = bottom
 
-    def packed(self, shape: _Shape, b: Val, m: Val, depth: Val) -> tuple[Val, Val]:
+    def multiply(self, x: Val, y: Val, z: Val) -> Val:
+        """x * y + z."""
+        return self.w.intrinsic("fmuladd", z.type, x, y, z)
+
+    def packed(self, shape: Shape, b: Val, m: Val, depth: Val) -> tuple[Val, Val]:
         """The panel of B, copied if more than one tile will read it, and the stride of its rows."""
         w, width = self.w, self.w.const("i64", shape.width)
         worth = w.binary("and", self.scratch, w.compare("icmp sgt", m, w.const("i64", shape.heights[0])))
@@ -160,8 +188,12 @@ class _Product:
         return w.select(worth, self.panel, b), w.select(worth, width, self.ldb)
 
 
-def _round_down(w: Writer, n: Val, step: int) -> Val:
-    """The largest multiple of `step` up to `n`."""
+def round_down(w: Writer, n: Val, step: int) -> Val:
+    """The largest multiple of `step` up to `n`.
+
+    >>> round_down(Writer(), value("i64", "%n"), 1)
+    '%n'
+    """
     return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
 
 
@@ -169,11 +201,11 @@ def dot_fused(target: CpuTarget, kind: str, symbol: str) -> str:
     """The LLVM text of the product of a kind.
 
     >>> from tritium.backends.llvm.target import cpu_target
-    >>> "fmuladd.v64f32" in dot_fused(cpu_target("x86-64-v4"), "f32", "tt.dot.f32")
+    >>> "fmuladd.v16f32" in dot_fused(cpu_target("x86-64-v4"), "f32", "tt.dot.f32")
     True
     """
-    w, shapes, (element, size) = Writer(), _SHAPES[target.simd], _TYPES[kind]
-    w.raw(f"{_ZEROS} = private constant [{shapes[0].width} x i8] zeroinitializer, align 64")
+    w, shapes, (element, size) = Writer(), SHAPES[target.simd], _TYPES[kind]
+    w.raw(f"{ZEROS} = private constant [{shapes[0].width} x i8] zeroinitializer, align 64")
     parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
     with w.function("void", symbol, [*parameters, "ptr panel", "i1 fresh"]) as values:
         a, b, c, m, n, depth, *strides, panel, fresh = values

@@ -12,7 +12,7 @@ from ....ir import types as T
 from ....ir.core import Op
 from ...llvm.writer import value
 from ..fuse import ops as cpu_ops
-from ..library import dot
+from ..library import dot, dot_vnni
 from . import loop_nests, scratch_chunks
 from .scratch import Buffer
 from .table import statement
@@ -43,7 +43,8 @@ def _dot(lo: Lowering, op: Op) -> None:
     fresh = lo.w.const("i1", zero) if acc not in lo.starts else lo.starts[acc]
     total = lo.allocate(op) if zero else _accumulator(lo, op, acc, (x, y))
     sizes = [lo.const(s) for s in (m, n, k, *[buffer.strides[-2] for buffer in (x, y, total)])]
-    panel = None if _near(kind, y) else lo.arena.take((k, dot.panel_width(lo.target, m, n)), T.element(op.type))
+    width = dot.panel_width(lo.target, kind, m, n)
+    panel = None if _near(lo, kind, y) else lo.arena.take((k, width), T.element(op.type))
     place = value("ptr", "null") if panel is None else lo.address(panel)
     with lo.loops(batch) as at:
         where = []
@@ -58,9 +59,10 @@ def _dot(lo: Lowering, op: Op) -> None:
     lo.buffers[op] = total
 
 
-def _near(kind: str, y: Buffer | View) -> bool:
+def _near(lo: Lowering, kind: str, y: Buffer | View) -> bool:
     """Whether a rhs fits in the first cache, having just been written to scratch: it is read there, not copied."""
-    return kind in dot.KINDS and type(y) is Buffer and y.size <= _NEAR
+    packed = kind not in dot.KINDS or dot_vnni.is_vnni(lo.target, kind)
+    return not packed and type(y) is Buffer and y.size <= _NEAR
 
 
 def _is_zero(x: Value) -> bool:
