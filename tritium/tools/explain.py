@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--text", action="store_true", help="print a report instead of writing the page")
     p.add_argument("--compare", nargs="+", metavar="NAME=VALUE", help="a second launch with these changes")
     p.add_argument("--devices", default="", help="devices to predict times of, e.g. 'H200, A100'")
+    p.add_argument("--measure", action="store_true", help="also launch it here, on copies, and show the measured time")
     p.add_argument("--programs", type=int, default=256, help="the most programs of the grid that are looked at")
     p.add_argument("--launch", type=int, default=1, help="of a program: which of its launches of the kernel")
     return p
@@ -70,7 +71,8 @@ def explain(args: argparse.Namespace, given: list[str]) -> None:
     if args.output and not args.text:
         _check_writable(args.output)
     devices = [part.strip() for part in args.devices.split(",") if part.strip()]
-    chosen: dict[str, Any] = {"target": args.target, "devices": devices, "programs": args.programs}
+    chosen: dict[str, Any] = {"target": args.target, "devices": devices, "programs": args.programs,
+                              "measure": args.measure}
     launch = _described(path, name, args) if args.arguments or args.grid else _run(path, name, args, given)
     found = _explained(launch, {}, chosen)
     if args.compare:

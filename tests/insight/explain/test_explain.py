@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import tritium
+import tritium as triton
+import tritium.language as tl
 from tests.insight import kernels as K
+from tritium.insight.explain import charts
 from tritium.insight.explain import text as reports
 from tritium.insight.facts.stages import Stage
 from tritium.kernels.matmul import tuned_kernel
@@ -184,3 +187,35 @@ def test_notebooks_show_the_page():
     found = explained(K.unmasked, (1,), K.floats(32), K.floats(32), BLOCK=32, target="cpu")
     shown = found._repr_html_()
     assert shown.startswith("<iframe srcdoc=") and "&lt;!DOCTYPE html&gt;" in shown and "<script" not in shown
+
+
+@triton.jit
+def scaled_rows(x_ptr, out_ptr, stride, columns, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * stride + i, mask=i < columns)
+    tl.store(out_ptr + tl.program_id(0) * columns + i, 2 * x, mask=i < columns)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_a_measured_time_and_its_point(framework):
+    """Views keep their strides, and arguments stay as they are."""
+    x, out = np.ones((8, 100), np.float32)[:, :80], np.zeros((8, 80), np.float32)
+    if framework == "torch":
+        torch = pytest.importorskip("torch")
+        x, out = torch.from_numpy(x), torch.from_numpy(out)
+    found = tritium.explain(scaled_rows, (8,), x, out, 100, 80, BLOCK=128, target="cpu", measure=True)
+    assert 0 < found.roofline.measured < 1 and float(out.sum()) == 0
+    assert "measured" in found.text() and "Measured on this machine" in found.html()
+
+
+def test_the_measured_point_is_drawn():
+    x = np.ones(1 << 10, np.float32)
+    roof = tritium.explain(scaled_rows, (1,), x, x.copy(), 0, 1024, BLOCK=1024, target="cuda:90a").roofline
+    assert "measured" not in charts.roofline(roof)
+    assert 'class="measured"' in charts.roofline(dataclasses.replace(roof, measured=1e-5))
+
+
+def test_only_this_machine_is_measured():
+    x = np.ones(64, np.float32)
+    with pytest.raises(ValueError, match=r"explain cannot measure a kernel for .*: this machine runs "):
+        tritium.explain(scaled_rows, (1,), x, x.copy(), 0, 64, BLOCK=64, target="gfx942", measure=True)

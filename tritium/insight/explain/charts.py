@@ -91,7 +91,7 @@ def occupancy(points: Sequence[Point], here: int, unit: str) -> str:
 
 
 def roofline(roof: Roofline) -> str:
-    """Operations a second over arithmetic intensity, both on logarithmic axes, for each device."""
+    """Operations a second over arithmetic intensity, both on logarithmic axes, for each device; and as measured."""
     predictions = [p for p in roof.predictions if p.device in DEVICES]
     if not predictions or not roof.total_flops or not roof.minimum_bytes:
         return ""
@@ -101,7 +101,8 @@ def roofline(roof: Roofline) -> str:
     peak = max(d.rate(kind) for d in devices)
     achieved = [roof.total_flops / p.seconds for p in predictions]
     low_x, high_x = min(0.05, roof.intensity / 3), max(2000.0, roof.intensity * 3)
-    low_y = min(min(achieved) / 3, peak / 1e4)
+    real = None if roof.measured is None else roof.total_flops / roof.measured
+    low_y = min(min(achieved) / 3, peak / 1e4, math.inf if real is None else real / 3)
     x = lambda v: left + (width - left - 12) * math.log(v / low_x) / math.log(high_x / low_x)
     decades = math.log(2 * peak / low_y)
     y = lambda v: height - bottom - (height - bottom - 14) * math.log(max(v, low_y) / low_y) / decades
@@ -112,7 +113,7 @@ def roofline(roof: Roofline) -> str:
     for k in range(math.ceil(math.log10(low_y)), math.floor(math.log10(2 * peak)) + 1):
         out.append(f'<line class="grid" x1="{left}" x2="{width - 12}" y1="{y(10**k):.1f}" y2="{y(10**k):.1f}"/>'
                    f'<text x="{left - 6}" y="{y(10**k) + 4:.1f}" text-anchor="end">{_rate(10.0**k)}</text>')
-    for n, (d, p, real) in enumerate(zip(devices, predictions, achieved)):
+    for n, (d, p, rate) in enumerate(zip(devices, predictions, achieved)):
         memory, top = d.dram * 1e9 * d.sustained_dram, d.rate(kind)
         ridge = min(max(top / memory, low_x), high_x)
         start = max(low_x, low_y / memory)
@@ -122,8 +123,13 @@ def roofline(roof: Roofline) -> str:
                    f'<line class="roof r{n % 3}" x1="{left + 12}" x2="{left + 34}" y1="{key}" y2="{key}"/>'
                    f'<text x="{left + 40}" y="{key + 4}">{escape(d.name)}: {_rate(top)}, '
                    f"{d.dram * d.sustained_dram:.0f} GB/s</text>"
-                   f'<circle class="here" cx="{x(roof.intensity):.1f}" cy="{y(real):.1f}" r="6"><title>'
-                   f"{escape(d.name)}: {_rate(real)} predicted, bound by {p.bound}</title></circle>")
+                   f'<circle class="here" cx="{x(roof.intensity):.1f}" cy="{y(rate):.1f}" r="6"><title>'
+                   f"{escape(d.name)}: {_rate(rate)} predicted, bound by {p.bound}</title></circle>")
+    if real is not None:
+        at_x, at_y = x(roof.intensity), y(real)
+        out.append(f'<rect class="measured" x="{at_x - 6:.1f}" y="{at_y - 6:.1f}" width="12" height="12"><title>'
+                   f"{_rate(real)} measured on this machine</title></rect>"
+                   f'<text x="{at_x + 12:.1f}" y="{at_y + 4:.1f}">measured</text>')
     out.append(f'<text x="{width / 2}" y="{height - 6}" text-anchor="middle">operations for each byte of memory '
                f"({escape(kind)} work)</text>")
     return _svg(width, height, "".join(out), "Roofline")

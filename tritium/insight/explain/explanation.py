@@ -17,6 +17,7 @@ from tritium.insight.facts.cpu_timing import predict_cpu
 from tritium.insight.facts.demand import demand
 from tritium.insight.facts.devices import DEVICES, Device, devices_for
 from tritium.insight.facts.launch import Launch, prepared
+from tritium.insight.facts.measurement import measured_seconds
 from tritium.insight.facts.resources import Resources, l1_bytes, resources
 from tritium.insight.facts.roofline import FlopMeter, Roofline, Traffic, roofline, traffic_of
 from tritium.insight.facts.stages import Comparison, Stage, compare, stages
@@ -140,11 +141,12 @@ class Explanation:
 
 
 def explain(kernel: Any, grid: Any, *args: Any, target: str | GPUTarget | None = None, programs: int = PROGRAMS,
-            devices: Iterable[str] = (), **meta: Any) -> Explanation:
+            devices: Iterable[str] = (), measure: bool = False, **meta: Any) -> Explanation:
     """Explain the launch `kernel[grid](*args, **meta)` on a target, such as "cpu", "cuda:80" or "cuda:90a": nothing is
     launched, and no device is needed. The arguments are not changed.
 
-    At most `programs` of the grid are run, by the interpreter; `devices` names those whose times are predicted.
+    At most `programs` of the grid are run, by the interpreter; `devices` names those whose times are predicted. With
+    `measure`, the kernel is also launched here, on copies, and its time stands beside the predictions.
 
     >>> import numpy as np
     >>> import tritium
@@ -154,11 +156,12 @@ def explain(kernel: Any, grid: Any, *args: Any, target: str | GPUTarget | None =
     >>> found.requests[0].vector, found.accesses.sites[0].masked
     (1, 24.0)
     """
-    return explained(kernel, grid, args, meta, target, programs, devices)
+    return explained(kernel, grid, args, meta, target, programs, devices, measure=measure)
 
 
 def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: str | GPUTarget | None = None,
-              programs: int = PROGRAMS, devices: Iterable[str] = (), owned: bool = False) -> Explanation:
+              programs: int = PROGRAMS, devices: Iterable[str] = (), owned: bool = False,
+              measure: bool = False) -> Explanation:
     """As `explain`, with the arguments and keywords of the launch apart. If they are `owned` by the caller, tensors are
     not copied before the interpreter stores to them."""
     from tritium.tools.compile import known_target
@@ -186,8 +189,8 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
         times = [predict(d, work) for d in [DEVICES[name] for name in devices] or devices_for(found.arch)]
     elif found.backend == "cpu":
         times = _on_this_cpu(launch, traffic, flops.flops)
-    return Explanation(launch, accesses, made, shared, used, roofline(traffic, flops.flops, times), lines,
-                       stages(launch))
+    roof = roofline(traffic, flops.flops, times, measured_seconds(launch) if measure else None)
+    return Explanation(launch, accesses, made, shared, used, roof, lines, stages(launch))
 
 
 def _on_this_cpu(launch: Launch, traffic: Traffic, flops: dict[str, float]) -> list[Prediction]:

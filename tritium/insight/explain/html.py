@@ -259,6 +259,8 @@ def roofline_part(e: Explanation) -> str:
     if rows:
         heads = ("device", "predicted", "bound", "each resource alone", "waves", "processors busy")
         out += _table(heads, ("", "n", "", "words", "n", "n"), rows)
+    if roof.measured is not None:
+        out += f"<p>Measured on this machine: {time_text(roof.measured)}.</p>"
     return out + charts.roofline(roof)
 
 

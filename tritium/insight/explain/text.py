@@ -82,8 +82,9 @@ def _roofline(e: Explanation) -> list[str]:
     work = ", ".join(f"{amount(n)} {kind}" for kind, n in roof.flops.items()) or "none"
     out = [f"operations       {work}", f"memory           {bytes_text(roof.minimum_bytes)} at least; "
            f"{bytes_text(roof.dram_bytes)} in sectors; {roof.intensity:.3g} operations for each byte"]  # fmt: skip
-    return out + [f"predicted        {time_text(p.seconds)} on {p.device}, bound by {p.bound}; {p.waves:.2f} waves"
-                  for p in roof.predictions]
+    out += [f"predicted        {time_text(p.seconds)} on {p.device}, bound by {p.bound}; {p.waves:.2f} waves"
+            for p in roof.predictions]
+    return out if roof.measured is None else [*out, f"measured         {time_text(roof.measured)} on this machine"]
 
 
 def _loops(e: Explanation) -> list[str]:

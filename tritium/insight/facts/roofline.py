@@ -30,6 +30,7 @@ class Roofline:
     dram_bytes: float  # the sectors that these lie in
     moved_bytes: float  # between SMs and L2, all sectors of all requests
     predictions: tuple[Prediction, ...]
+    measured: float | None = None  # seconds on this machine
 
     @property
     def total_flops(self) -> float:
@@ -129,9 +130,10 @@ def traffic_of(accesses: Accesses, found: Iterable[Requests]) -> Traffic:
     return Traffic(minimum, dram_bytes(accesses, found), sum(r.bytes_moved for r in found) or minimum)
 
 
-def roofline(traffic: Traffic, flops: dict[str, float], predictions: Iterable[Prediction]) -> Roofline:
+def roofline(traffic: Traffic, flops: dict[str, float], predictions: Iterable[Prediction],
+             measured: float | None = None) -> Roofline:
     """Put a launch under the roofline of the devices that its time was predicted for."""
-    return Roofline(dict(flops), traffic.minimum, traffic.dram, traffic.moved, tuple(predictions))
+    return Roofline(dict(flops), traffic.minimum, traffic.dram, traffic.moved, tuple(predictions), measured)
 
 
 def minimum_bytes(accesses: Accesses) -> float:
