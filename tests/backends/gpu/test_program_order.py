@@ -7,6 +7,7 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.samples import rng
 from tests.backends.gpu.test_language import module_of
+from tritium.backends.gpu.cost_model import CostModel
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.insight import emulator
 
@@ -39,3 +40,21 @@ def test_every_program_runs_once(monkeypatch, check, axis, from_index, grid):
     _, metadata = emulator.llvm_of(module_of(triangle, args)[0], num_warps=4, num_stages=3)
     assert metadata["persistent"]
     check(triangle, *args, grid=grid, tolerance=1e-5)
+
+
+def ends(axis_size, others, blocks, together):
+    """By which factor the last of some blocks ends later than all would with the same work, for a causal mask."""
+    work, few = [0] * blocks, others <= together
+    for number in range(axis_size * others):
+        turn, place = divmod(number, blocks)
+        slow, rest = divmod(number, others if few else axis_size)
+        length = axis_size - (slow if few else rest) + 2  # the longest first; two iterations' time for all else
+        work[blocks - 1 - place if turn % 2 else place] += length
+    return max(work) / (sum(work) / blocks)
+
+
+@pytest.mark.parametrize("heads", [12, 16, 32, 48, 64, 128])
+@pytest.mark.parametrize("queries", [32, 64, 128])
+def test_the_deal_is_even(queries, heads):
+    """A model of the order that kernels follow, with the blocks of an H200."""
+    assert ends(queries, heads, 132, CostModel().dealt_together) < (1.04 if heads > 12 else 1.1)

@@ -33,12 +33,16 @@ TRANSPOSE = """kernel @f(%p: ptr<f32> {divisible=16}, %q: ptr<f32> {divisible=16
 """
 
 
+def chosen_for(module):
+    target = NvTarget.of(90)
+    return choose_layouts(module, target, Accesses.of(module, target, None))
+
+
 @pytest.fixture
 def chosen():
     module = parse_module(TRANSPOSE)
     found = {op.kind.name: op for op in walk(module.body)}  # the last of each kind
-    target = NvTarget.of(90)
-    return module, found, choose_layouts(module, target, Accesses.of(module, target, None))
+    return module, found, chosen_for(module)
 
 
 def test_memory_decides_and_others_follow(chosen):
@@ -120,6 +124,6 @@ WEIGHTS = """%14 = splat %q {shape=(1, 128)} : tile<1x128xptr<f32>>
 @pytest.mark.parametrize(("weights", "warps"), [(NO_WEIGHTS, (128, 256)), (WEIGHTS, (32, 64))])
 def test_warps_have_rows_of_their_own_unless_they_share_weights(weights, warps):
     module = parse_module(ROWS.format(weights=weights))
-    choice = choose_layouts(module, NvTarget.of(90), None)
+    choice = chosen_for(module)
     load = next(op for op in walk(module.body) if op.kind is ops.load)
     assert choice.anchor(load).warp == warps and choice.anchor(load).lane == (1, 2, 4, 8, 16)

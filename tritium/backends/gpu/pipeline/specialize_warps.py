@@ -192,19 +192,21 @@ class _Build:
         return region.block
 
     def programs(self, body: Callable, state: Sequence[Value]) -> None:
-        """The persistent loop: a block runs one of each `blocks` consecutive programs, from the other end each time,
-        except among the last ones. So blocks that begin with a long program go on with a short one."""
+        """The persistent loop: a block runs one of each `blocks` consecutive programs, from the other end each time. So
+        blocks that begin with a long program go on with a short one."""
         b, (x, y, z) = self.b, self.grid
         count = ops.mul(b, ops.mul(b, x, y), z)
-        block, blocks = ops.program_id(b, axis=0), ops.num_programs(b, axis=0)
-        with b.region([T.i32] * (2 + len(state)), ["own", "offset", *self.state]) as loop:
-            own, offset, *state_now = loop.args
-            first = ops.sub(b, own, block)
-            whole = ops.le(b, first, ops.sub(b, count, blocks))
-            program = ops.select(b, whole, ops.add(b, first, offset), own)
-            mirrored = ops.sub(b, ops.sub(b, blocks, self.i32(1)), offset)
-            ops.yield_(b, mirrored, *body([*self.places(program), *self.grid, *self.rank], *state_now))
-        b.place(_loop((block, count, blocks, block, *state), loop.block, nonempty=True))
+        block, blocks, one = ops.program_id(b, axis=0), ops.num_programs(b, axis=0), self.i32(1)
+        opposite = ops.sub(b, ops.sub(b, blocks, one), block)
+        rounds, rest = ops.div(b, count, blocks), ops.rem(b, count, blocks)
+        last = ops.select(b, ops.eq(b, ops.and_(b, rounds, one), one), opposite, block)  # its place in the rest
+        end = ops.add(b, ops.sub(b, count, rest), ops.cast(b, ops.lt(b, last, rest), to=T.i32))
+        with b.region([T.i32] * (2 + len(state)), ["first", "place", *self.state]) as loop:
+            first, place, *state_now = loop.args
+            following = ops.sub(b, ops.sub(b, blocks, one), place)
+            index = self.places(ops.add(b, first, place))
+            ops.yield_(b, following, *body([*index, *self.grid, *self.rank], *state_now))
+        b.place(_loop((self.i32(0), end, blocks, block, *state), loop.block, nonempty=True))
 
     def places(self, program: Value) -> list[Value]:
         """The index on each axis of the program that is run as number `program`, the longest ones first.
@@ -241,15 +243,12 @@ class _Build:
 
     def dealt(self, number: Value, lengths: Value, others: Value) -> tuple[Value, Value]:
         """(index on the axis that lengths depend on, number on the other axes) of the program that is run as `number`:
-        those of one length side by side, at most `dealt_together`."""
+        those of one length side by side if they are few, else those that share tiles."""
         b = self.b
-        together = ops.constant(b, value=self.opened.cost.dealt_together, type=T.u32)
-        batch = ops.mul(b, lengths, together)
-        begun = ops.div(b, number, batch)
-        within = ops.sub(b, number, ops.mul(b, begun, batch))
-        first = ops.mul(b, begun, together)
-        size = ops.min_(b, together, ops.sub(b, others, first))
-        return ops.div(b, within, size), ops.add(b, first, ops.rem(b, within, size))
+        few = ops.le(b, others, ops.constant(b, value=self.opened.cost.dealt_together, type=T.u32))
+        fast = ops.select(b, few, others, lengths)
+        slow, rest = ops.div(b, number, fast), ops.rem(b, number, fast)
+        return ops.select(b, few, slow, rest), ops.select(b, few, rest, slow)
 
     def i32(self, value: int) -> Value:
         return i32(self.b, value)
