@@ -153,6 +153,10 @@ CASES = [
     Case(_ROWS, "quantize_groups", "*bf16 *fp8e4nv *fp32 2xi32 2xi32", {"GROUP": 128, "BLOCK_M": 32}, 4, 3),
     Case(_ROWS, "strided_copy", "2x*fp16 2xi32 4xi32", {"BLOCK_M": 64, "BLOCK_N": 64}, 4, 3),
     Case(_ROWS, "index_rows", "2x*fp16 *i64 4xi32", {"BLOCK_M": 16, "BLOCK_N": 256}, 4, 3),
+    Case(_SURVEY, "permute_kernel", "2x*fp16 2x16", {"D": 128, "BLOCK": 32}, 4, 3),
+    Case(_SURVEY, "swiglu_kernel", "3x*bf16 16", {"BLOCK": 1024}, 4, 3),
+    Case(_SURVEY, "cross_entropy_kernel", "*fp32 *bf16 *i64 2x16", {"BLOCK": 4096}, 8, 3),
+    Case(_SURVEY, "split_k_kernel", _HALF + "3x16", _tile(64, 64, 64, SPLIT=4), 4, 3),
     Case(_SURVEY, "adamw_kernel", "7x*fp32 7xfp32 16", {"BLOCK": 1024}, 4, 3),
     Case(_PLAIN, "conv2d_kernel", "3x*fp32 2xi32", {"BLOCK_Y": 32, "BLOCK_X": 64}, 4, 3),
 ]

@@ -52,3 +52,19 @@ def test_loops_keep_no_pointer_for_each_register():
     before, loop, _ = re.split(r"^(?=body|done)", made.asm["llir"], flags=re.M)
     assert len(re.findall(r"= load ", loop)) == 64
     assert before.count("getelementptr") < 8 and before.count("sext") < 8
+
+
+@triton.jit
+def combined_rows(x, o, best, sums, xm, xn, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    v = tl.load(x + m[:, None] * xm + n[None, :] * xn)
+    tl.store(best + m, tl.argmax(v, 1))
+    tl.store(sums + m[:, None] * N + n[None, :], tl.cumsum(v, 1))
+    tl.store(o + m, tl.max(v, 1))
+
+
+@pytest.mark.parametrize(("xm", "xn"), [(128, 1), (1, 32), (3, 35)])
+@pytest.mark.parametrize("warps", [1, 4, 8])
+def test_strided_rows_are_combined_within_warps(check, xm, xn, warps):
+    outputs = np.zeros(32, "f4"), np.zeros(32, "i4"), np.zeros((32, 128), "i4")
+    check(combined_rows, data("i4", 8192), *outputs, xm, xn, 32, 128, warps=warps)

@@ -406,11 +406,12 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
 
 
 def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
-    """One operand's sums and the other operand. Where a number may go with the access (`Lowering.add`), that is better
-    still."""
+    """One operand's sums and the other operand. Where a number of 32 bits may go with the access (`Lowering.add`), that
+    is better still."""
     for known, other in ((x, y), (y, x)):
         affine = affine_of(known)
-        if affine is not None and not (affine.scale and affine_of(other) and g.zeros_of(affine.scale[0])):
+        keeps_number = affine and affine.scale and affine_of(other) and t.bits < 64 and g.zeros_of(affine.scale[0])
+        if affine is not None and not keeps_number:
             add = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
             count = distinct_values(affine.base) * distinct_values(other)
             return affine._replace(base=Registers(len(x), add, count), exact=False)
@@ -418,10 +419,10 @@ def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[V
 
 
 def _affine_product(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
-    """One operand's sums by the other operand, if that is a stride of the run time."""
+    """One operand's sums by the other operand, if that is one stride for all registers."""
     for known, other in ((x, y), (y, x)):
         affine = affine_of(known)
-        if affine is not None and affine.scale is None and distinct_values(other) == 1 and other[0][0] == "%":
+        if affine is not None and affine.scale is None and distinct_values(other) == 1:
             scaled = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
             return Affine(Registers(len(x), scaled, distinct_values(affine.base)), affine.numbers, other)
     return None
