@@ -16,9 +16,11 @@ def empty(like: Any, shape: tuple | None = None, dtype: str | None = None) -> An
     shape = tuple(like.shape) if shape is None else shape
     if isinstance(like, np.ndarray):
         return np.empty(shape, like.dtype if dtype is None else numpy_dtype(dtype))
+    if dtype is None:
+        return like.new_empty(shape)
     import torch
 
-    return torch.empty(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype), device=like.device)
+    return like.new_empty(shape, dtype=getattr(torch, dtype))
 
 
 def zeros(like: Any, shape: tuple | None = None, dtype: str | None = None) -> Any:

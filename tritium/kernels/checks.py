@@ -13,6 +13,7 @@ Transpose weight: weight.T has a shape that fits.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,28 @@ def arguments(function: str, dtypes: tuple[str, ...] = FLOATS, mixed: tuple[str,
     >>> arguments("add", NUMBERS, x=(np.zeros((2, 3)), "M N"), y=(np.zeros(3), "N"))
     {'M': 2, 'N': 3}
     """
+    key: tuple = (function, dtypes, mixed, *[
+        (name, words, type(x), getattr(x, "dtype", None), getattr(x, "device", None), getattr(x, "shape", None))
+        for name, (x, words) in named.items()])
+    try:
+        return dict(_passed[key])
+    except (KeyError, TypeError):  # new, or of sizes that have no hash
+        pass
     alike(function, dtypes, mixed, **{name: x for name, (x, _) in named.items()})
     sizes: dict[str, Any] = {}
     known: dict[str, str] = {}
     for name, (x, words) in named.items():
         _check_shape(function, name, x, words.split(), sizes, known, named)
+    with contextlib.suppress(TypeError):
+        if len(_passed) >= _MOST:
+            _passed.clear()
+        _passed[key] = dict(sizes)
     return sizes
+
+
+# The sizes found by checks that passed: what is checked of an array is in the key.
+_passed: dict[tuple, dict] = {}
+_MOST = 1024
 
 
 def alike(function: str, dtypes: tuple[str, ...] = FLOATS, mixed: tuple[str, ...] = (), /, **named: Any) -> None:
