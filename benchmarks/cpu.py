@@ -2,6 +2,7 @@
 
     python benchmarks/cpu.py                 # one thread, then two; a table and cpu.json
     python benchmarks/cpu.py --only softmax --threads 1 --seconds 2
+    python benchmarks/cpu.py --threads 1 --processor-time        # beside other work: what the processor spends
 
 Absolute times depend on the machine and its neighbours; the ratios are taken in one run and are what counts.
 """
@@ -124,6 +125,40 @@ def matmul(n, dtype):
             "torch": lambda: torch.mm(a, b, out=out)}
 
 
+def matmul_bytes(n):
+    import cpu_kernels
+    import torch
+
+    a, b = (torch.randint(-128, 128, (n, n), dtype=torch.int8) for _ in range(2))
+    out, tile = torch.empty(n, n, dtype=torch.int32), min(n, 256)
+    run = cpu_kernels.bytes_kernel[(n // tile, n // min(n, 128))]
+    return {"tritium": lambda: run(a, b, out, n, n, BLOCK_M=tile, BLOCK_N=min(n, 128), BLOCK_K=tile),
+            "torch": lambda: torch._int_mm(a, b, out=out)}
+
+
+def weights_of_bytes(m, n):
+    import cpu_kernels
+    import torch
+
+    x, scale, out = torch.randn(m, n), torch.rand(n), torch.empty(m, n)
+    weight = torch.randint(-128, 128, (n, n), dtype=torch.int8)
+    packed = weight.T.contiguous()
+    run = cpu_kernels.weights_kernel[(1, n // 128)]
+    return {"tritium": lambda: run(x, weight, scale, out, n, n, BLOCK_M=m, BLOCK_N=128, BLOCK_K=128),
+            "torch": lambda: torch._weight_int8pack_mm(x, packed, scale)}
+
+
+def collected(name, size):
+    """A function of the collection, with what it allocates and checks in each call."""
+    import torch
+
+    from tritium.kernels.registry import find
+
+    kernel = find(name)
+    arguments = kernel.make_arguments(size, "float32", "cpu")
+    return {"tritium": lambda: kernel.wrapper(*arguments), "torch": lambda: kernel.rival(torch, *arguments)}
+
+
 def attention(heads, n, d, dtype):
     import torch
 
@@ -153,10 +188,18 @@ ROWS = [
     Row("softmax 64x1000", lambda: softmax(64, 1000), 8 * 64 * 1000, "GB/s", ">= 1.25x torch"),
     Row("softmax 64x781", lambda: softmax(64, 781), 8 * 64 * 781, "GB/s", ">= 1.25x torch"),
     Row("layer norm 64x1024", lambda: layer_norm(64, 1024), 8 * 64 * 1024, "GB/s", ">= 1.4x torch"),
-    Row("matmul 256^3 float32", lambda: matmul(256, "float32"), 2 * 256**3, "GFLOP/s", ">= torch"),
-    Row("matmul 1024^3 float32", lambda: matmul(1024, "float32"), 2 * 1024**3, "GFLOP/s", ">= torch"),
+    *(Row(f"matmul {n}^3 float32", lambda n=n: matmul(n, "float32"), 2 * n**3, "GFLOP/s", ">= torch")
+      for n in (64, 128, 256, 512, 1024, 2048)),
     Row("matmul 256^3 float16", lambda: matmul(256, "float16"), 2 * 256**3, "GFLOP/s", ">= 100x torch"),
     Row("matmul 256^3 bfloat16", lambda: matmul(256, "bfloat16"), 2 * 256**3, "GFLOP/s", ">= 100x torch"),
+    *(Row(f"matmul {n}^3 int8", lambda n=n: matmul_bytes(n), 2 * n**3, "GOP/s", ">= torch")
+      for n in (64, 128, 256, 512, 1024, 2048)),
+    *(Row(f"int8 weights {m}x1024x1024", lambda m=m: weights_of_bytes(m, 1024), 2 * m * 1024**2, "GFLOP/s", ">= torch")
+      for m in (16, 128)),
+    Row("convolution 3x3, 16 channels", lambda: collected("conv2d", 56), goal=">= torch"),
+    Row("softmax 1024x1024, persistent", lambda: collected("softmax_persistent", 1024), 8 << 20, "GB/s", ">= torch"),
+    Row("layer norm 1024x1024, backward", lambda: collected("layer_norm_backward", 1024), goal=">= torch"),
+    Row("sum 1M", lambda: collected("sum", 1 << 20), 4 << 20, "GB/s", ">= torch"),
     Row("attention 2x512x64 float32", lambda: attention(2, 512, 64, "float32"), 4 * 2 * 512 * 512 * 64, "GFLOP/s",
         ">= 1.6x torch"),
     Row("attention 2x512x64 float16", lambda: attention(2, 512, 64, "float16"), 4 * 2 * 512 * 512 * 64, "GFLOP/s",
@@ -165,19 +208,25 @@ ROWS = [
 ]
 
 
-def measure(threads: int, only: str, seconds: float) -> list[dict]:
+def measure(threads: int, only: str, seconds: float, processor_time: bool) -> list[dict]:
     """Every row with `threads` threads, in this process."""
+    import statistics
+    import time
+
     import torch
 
     import tritium
-    from tritium.tools.timing import interleave
+    from tritium.tools.bench.measuring import HostClock
+    from tritium.tools.bench.measuring import measure as take_turns
 
+    clock = HostClock(now=time.thread_time if processor_time else time.perf_counter)
     torch.set_num_threads(threads)
     tritium.set_num_threads(threads)
     results = []
     for row in ROWS:
         if only in row.name:
-            times = interleave(row.make(), seconds)
+            samples = take_turns(row.make(), clock, seconds)
+            times = {name: statistics.quantiles(found, n=4)[0] for name, found in samples.items()}
             results.append({"name": row.name, "threads": threads, "goal": row.goal, "unit": row.unit,
                             "seconds": times, "rate": row.work / times["tritium"] / 1e9 if row.work else None})
             print(f"{threads} thread(s): {row.name}", file=sys.stderr)
@@ -188,7 +237,7 @@ def in_fresh_process(threads: int, options: argparse.Namespace) -> list[dict]:
     """Thread counts are settled when libraries start, so each has a process of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TRITIUM_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--worker", str(threads), "--only", options.only, "--seconds",
-               str(options.seconds)]
+               str(options.seconds), *(["--processor-time"] if options.processor_time else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True, text=True)
     return json.loads(done.stdout)
 
@@ -216,11 +265,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--only", default="", help="only rows whose name contains this")
     parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each row")
+    parser.add_argument("--processor-time", action="store_true", help="what the processor spends on one thread")
     parser.add_argument("--json", default=str(ROOT / "build" / "cpu.json"), help="where to write the results")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(measure(options.worker, options.only, options.seconds)))
+        print(json.dumps(measure(options.worker, options.only, options.seconds, options.processor_time)))
         return
     results = [result for threads in options.threads for result in in_fresh_process(threads, options)]
     show(results)
