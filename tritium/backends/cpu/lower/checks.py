@@ -77,15 +77,15 @@ class _Look:
         self.shape, self.size = T.shape(op.type), T.element(op.operands[1].type).pointee.bytes
         self.buffer: Any = None  # of the mask, once there is one
 
-    def call(self, name: str, *arguments: Val) -> None:
+    def call(self, name: str, *arguments: Val, result: str = "void") -> Val:
         """Call one of the runtime's checks."""
-        self.lo.w.call("void", f"tt.check.{name}", self.context, self.site, self.lo.program, *arguments)
+        return self.lo.w.call(result, f"tt.check.{name}", self.context, self.site, self.lo.program, *arguments)
 
     def outside(self, low: Val, high: Val) -> Val:
         """An i1: bytes from `low` to `high` (i64) may lie where a closer look is needed."""
         w = self.lo.w
         if self.op.attrs["origin"] < 0:
-            return w.const("i1", True)
+            return self.call("span", low, high, result="i1")
         least, most = self.extent()
         return w.binary("or", w.compare("icmp ult", low, least), w.compare("icmp ugt", high, most))
 
@@ -246,8 +246,6 @@ def _scattered(look: _Look, p: Value) -> None:
 def _beyond(look: _Look, place: Addresses) -> Val:
     """An i1: a chunk of addresses needs a closer look."""
     lo, w = look.lo, look.lo.w
-    if look.op.attrs["origin"] < 0:
-        return w.const("i1", True)
     if place.kind != "scattered":
         first = w.cast("ptrtoint", place.pointer, "i64")
         length = look.size * (place.width if place.kind == "contiguous" else 1)
@@ -256,8 +254,12 @@ def _beyond(look: _Look, place: Addresses) -> Val:
             out = w.binary("or", out, w.binary("xor", place.unbroken, w.const("i1", True)))
         return out
     many = vector(place.width, "i64")
-    low, high = look.extent()
     addresses = w.cast("ptrtoint", place.listed(), many)
+    if look.op.attrs["origin"] < 0:
+        least, most = [w.intrinsic(f"vector.reduce.{end}", "i64", addresses, overload=(many,))
+                       for end in ("umin", "umax")]
+        return look.outside(least, w.binary("add", most, lo.const(look.size)))
+    low, high = look.extent()
     last = w.binary("sub", high, lo.const(look.size))
     below = w.compare("icmp ult", addresses, lo.widen(low, place.width))
     above = w.compare("icmp ugt", addresses, lo.widen(last, place.width))

@@ -1,5 +1,6 @@
 """The sanitizer's checks of kernels, in LLVM (see lower/checks.py, which calls them, and checked.py).
 
+    tt.check.span(context, site, program, from, to) -> i1                   whether these bytes need a closer look
     tt.check.row(context, site, program, address, stride, n, mask, lane)    n elements `stride` bytes apart
     tt.check.lanes(context, site, program, addresses, n, mask, lane)        n elements, each at its own address
     tt.check.wide(context, site, program, indices, n, mask, lane)           n indices that must fit in 32 bits
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTEXT", "KINDS", "MODULES", "PATTERN", "RECORD", "REGION", "SLOTS", "SYMBOLS", "check", "flag"]
 
-SYMBOLS = tuple(f"tt.check.{name}" for name in ("row", "lanes", "wide", "release", "acquire", "barrier", "wait",
+SYMBOLS = tuple(f"tt.check.{name}" for name in ("span", "row", "lanes", "wide", "release", "acquire", "barrier", "wait",
                                                 "patience", "stored", "multiple"))  # fmt: skip
 _PARTS = (reports, regions, segments, races, lanes, rows)
 MODULES = (tables, *_PARTS)

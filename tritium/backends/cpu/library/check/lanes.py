@@ -23,9 +23,7 @@ search:
   %lost = icmp eq ptr %r.found, null
   br i1 %lost, label %nowhere, label %inside
 nowhere:
-  %foreign = icmp ne i64 %flags & flag(foreign), 0
-  %real = icmp ugt i64 %address, 65535
-  %ok = and i1 %foreign, %real
+  %ok = call i1 @is_foreign(i64 %flags, i64 %address)
   br i1 %ok, label %done, label %out
 given:
   %r.given = call ptr @region(ptr %context, i64 %origin)

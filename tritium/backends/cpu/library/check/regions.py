@@ -41,6 +41,49 @@ none:
   ret ptr null
 }
 
+; The row whose elements hold all bytes of a span, where no other row comes first for some of them. Null if no row holds
+; any of them, -1 if some do not lie as the others.
+define internal ptr @around(ptr %context, i64 %from, i64 %to) nounwind noinline {
+entry:
+  %n = load i64, field context.regions of %context
+  %real = icmp ult i64 %from, %to
+  br i1 %real, label %look, label %mixed
+look:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %try, label %none
+try:
+  %r = call ptr @region(ptr %context, i64 %k)
+  %low = load i64, field region.low of %r
+  %high = load i64, field region.high of %r
+  %begins = icmp ult i64 %from, %high
+  %ends = icmp ugt i64 %to, %low
+  %touches = and i1 %begins, %ends
+  br i1 %touches, label %met, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %look
+met:
+  %above = icmp uge i64 %from, %low
+  %below = icmp ule i64 %to, %high
+  %in = and i1 %above, %below
+  br i1 %in, label %found, label %mixed
+found:
+  ret ptr %r
+none:
+  ret ptr null
+mixed:
+  ret ptr inttoptr (i64 -1 to ptr)
+}
+
+; Whether a span that lies in no row may be touched: pointers of no parameter may lead anywhere but near address 0.
+define internal i1 @is_foreign(i64 %flags, i64 %from) nounwind alwaysinline {
+  %foreign = icmp ne i64 %flags & flag(foreign), 0
+  %real = icmp ugt i64 %from, 65535
+  %ok = and i1 %foreign, %real
+  ret i1 %ok
+}
+
 ; Whether an offset lies between the elements of a view: %dims has a count, then size and stride of each axis, the
 ; widest stride first.
 define internal i1 @is_hole(ptr %dims, i64 %offset, i64 %size) nounwind noinline {

@@ -78,6 +78,35 @@ other:
   ret i64 -1
 }
 
+; Whether bytes that any parameter may hold need a closer look.
+define i1 @tt.check.span(ptr %context, ptr %site, i64 %program, i64 %from, i64 %to) nounwind noinline {
+entry:
+  %r = call ptr @around(ptr %context, i64 %from, i64 %to)
+  %r.i = ptrtoint ptr %r to i64
+  %flags = load i64, field site.flags of %site, align 1
+  switch i64 %r.i, label %inside [i64 0, label %nowhere i64 -1, label %yes]
+inside:
+  %write = icmp ne i64 %flags & flag(writes), 0
+  %read.low = field region.read_low of %r
+  %read.high = field region.read_high of %r
+  %write.low = field region.write_low of %r
+  %write.high = field region.write_high of %r
+  %low.p = select i1 %write, ptr %write.low, ptr %read.low
+  %high.p = select i1 %write, ptr %write.high, ptr %read.high
+  %low = load i64, ptr %low.p
+  %high = load i64, ptr %high.p
+  %below = icmp ult i64 %from, %low
+  %above = icmp ugt i64 %to, %high
+  %out = or i1 %below, %above
+  ret i1 %out
+nowhere:
+  %fine = call i1 @is_foreign(i64 %flags, i64 %from)
+  %bad = xor i1 %fine, true
+  ret i1 %bad
+yes:
+  ret i1 true
+}
+
 define void @tt.check.row(ptr %context, ptr %site, i64 %program, ptr %start, i64 %stride, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline {
 entry:
@@ -89,8 +118,7 @@ entry:
   %dense = icmp eq i64 %stride, %size
   %sparse = xor i1 %dense, true
   %atomic = icmp ne i64 %flags & flag(atomic), 0
-  %s.0 = or i1 %unknown, %sparse
-  %s.1 = or i1 %s.0, %atomic
+  %s.1 = or i1 %sparse, %atomic
   br i1 %s.1, label %slowly, label %count
 count:
   %on = call i64 @prefix(ptr %mask, i64 %n)
@@ -98,18 +126,28 @@ count:
   br i1 %scattered, label %slowly, label %some
 some:
   %nothing = icmp eq i64 %on, 0
-  br i1 %nothing, label %done, label %region
-region:
-  %r = call ptr @region(ptr %context, i64 %origin)
-  %low = load i64, field region.low of %r
-  %high = load i64, field region.high of %r
+  br i1 %nothing, label %done, label %reach
+reach:
   %bytes = mul i64 %on, %size
   %end = add i64 %address, %bytes
+  br i1 %unknown, label %search, label %given
+search:
+  %r.found = call ptr @around(ptr %context, i64 %address, i64 %end)
+  %r.i = ptrtoint ptr %r.found to i64
+  switch i64 %r.i, label %rights [i64 0, label %nowhere i64 -1, label %slowly]
+nowhere:
+  %fine = call i1 @is_foreign(i64 %flags, i64 %address)
+  br i1 %fine, label %done, label %slowly
+given:
+  %r.given = call ptr @region(ptr %context, i64 %origin)
+  %low = load i64, field region.low of %r.given
+  %high = load i64, field region.high of %r.given
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
   %in = and i1 %above, %below
   br i1 %in, label %rights, label %slowly
 rights:
+  %r = phi ptr [%r.found, %search], [%r.given, %given]
   %r.flags = load i64, field region.flags of %r
   %write = icmp ne i64 %flags & flag(writes), 0
   %holes = icmp ne i64 %r.flags & flag(holes), 0
