@@ -41,8 +41,8 @@ class Shape(NamedTuple):
 
 # The accumulators, a row of B and two broadcast elements fit in the 32 or 16 registers.
 SHAPES = {
-    "avx512": (Shape(256, (6, 4, 2, 1)), Shape(128, (12, 8, 4, 2, 1)), Shape(64, (12, 8, 4, 2, 1))),
-    "avx2": (Shape(64, (6, 4, 2, 1)), Shape(32, (6, 4, 2, 1))),
+    "avx512": (Shape(256, (6, 4, 1)), Shape(128, (12, 4, 1)), Shape(64, (12, 4, 1))),
+    "avx2": (Shape(64, (6, 4, 1)), Shape(32, (6, 4, 1))),
 }
 
 
