@@ -25,9 +25,9 @@ def measured_seconds(launch: Launch) -> float:
     True
     """
     from tritium import testing
-    from tritium.runtime.driver import active
+    from tritium.backends.driver import driver
 
-    here = active.get_current_target()
+    here = driver.active.get_current_target()
     if here.backend != launch.target.backend or (launch.is_gpu and _number(here.arch) != _number(launch.target.arch)):
         raise ValueError(f"explain cannot measure a kernel for {launch.target}: this machine runs {here}. "
                          "Leave out the target, or do not measure.")
