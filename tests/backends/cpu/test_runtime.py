@@ -269,9 +269,9 @@ def test_processes_race_for_an_empty_cache(tmp_path):
         from tritium.backends.cpu.runtime.image import Runtime
         start = time.process_time()
         rt = Runtime.get()
-        fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(rt.symbols["tt.sort.i32"])
+        fn = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)(rt.symbols["tt.sort.i32"])
         x = (ctypes.c_int32 * 4)(3, 1, 2, 0)
-        fn(x, 4, 0)
+        fn(x, 4, 4, 0)
         print(list(x))"""
     env = {**os.environ, "TRITIUM_CACHE_DIR": str(tmp_path)}
     run = [sys.executable, "-c", code]
