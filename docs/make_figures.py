@@ -65,7 +65,7 @@ def spread(work: str, ratios: str) -> list[Row]:
 
 def cpu_rows() -> tuple[str, list[Row]]:
     """The table of one thread with AVX-512: two columns of rows beside torch."""
-    title, (_, *rows) = section("CPU: x86-64 with AVX-512")
+    title, (_, *rows) = section("CPU: x86-64 with AVX-512 (16 cores")
     left = [row for cells in rows for row in spread(*cells[:2])]
     return title, left + [row for cells in rows for row in spread(*cells[3:5])]
 
