@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = []
 
 _UPDATE = library.flag("reads", "writes", "atomic")
+_ROW = 2048  # the most lanes whose addresses are listed at once
 _FLAGS = {"load": library.flag("reads"), "store": library.flag("writes"), "atomic": _UPDATE, "swap": _UPDATE,
           "volatile": library.flag("reads", "atomic")}
 
@@ -75,6 +76,7 @@ class _Look:
     def __init__(self, lo: Lowering, op: Op, context: Val, site: Val):
         self.lo, self.op, self.context, self.site = lo, op, context, site
         self.shape, self.size = T.shape(op.type), T.element(op.operands[1].type).pointee.bytes
+        self.writes = bool(_FLAGS[op.attrs["access"]] & library.flag("writes"))
         self.buffer: Any = None  # of the mask, once there is one
 
     def call(self, name: str, *arguments: Val, result: str = "void") -> Val:
@@ -92,8 +94,7 @@ class _Look:
     def extent(self) -> list[Val]:
         """The addresses (i64) between which all is well: they are the same during a launch."""
         lo, w = self.lo, self.lo.w
-        writes = _FLAGS[self.op.attrs["access"]] & library.flag("writes")
-        first = library.REGION.index("write_low" if writes else "read_low")
+        first = library.REGION.index("write_low" if self.writes else "read_low")
         at = (library.CONTEXT.size + self.op.attrs["origin"] * library.REGION.size) // 8 + first
         return [lo.cse(("extent", at + k), lambda k=k: w.load(
             "i64", w.gep("i64", self.context, w.const("i64", at + k)), at=0)) for k in range(2)]
@@ -231,9 +232,18 @@ def _affine(look: _Look, p: Value, form: Form) -> None:
 
 
 def _scattered(look: _Look, p: Value) -> None:
-    """A tile of any pointers, chunk by chunk: those that are not plainly inside are looked at lane by lane."""
+    """A tile of any pointers: chunks that are not plainly inside are looked at closely. Stores go to memory that is
+    watched, as a rule, so they are looked at closely by whole rows."""
     lo, w = look.lo, look.lo.w
     walk = chunks(look.shape, lo.width)
+    if look.writes and look.op.attrs["origin"] >= 0 and walk.inner == (len(look.shape) - 1,) and walk.total <= _ROW:
+        with lo.loops([look.shape[a] for a in walk.outer]) as at:
+            slot, first = lo.slot("row", 8 * _ROW), walk.index(lo, at, 0)
+            with lo.counted(walk.total, walk.width) as base:
+                idx = walk.index(lo, at, base)
+                w.store(addresses_of(lo, p, idx, wrap=False).listed(), w.gep("i64", slot, lo.const(base)), 8)
+            look.call("lanes", slot, lo.const(walk.total), look.bits(first), look.lane(first))
+        return
     with lo.loops([look.shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
         idx = walk.index(lo, at, base)
         place = addresses_of(lo, p, idx)

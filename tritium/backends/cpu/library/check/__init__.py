@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import lanes, races, regions, reports, rows, segments, tables
+from . import eights, lanes, races, regions, reports, rows, segments, tables
 from .tables import CONTEXT, KINDS, PATTERN, RECORD, REGION, SLOTS, flag
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = ["CONTEXT", "KINDS", "MODULES", "PATTERN", "RECORD", "REGION", "SLOTS"
 
 SYMBOLS = tuple(f"tt.check.{name}" for name in ("span", "row", "lanes", "wide", "release", "acquire", "barrier", "wait",
                                                 "patience", "stored", "multiple"))  # fmt: skip
-_PARTS = (reports, regions, segments, races, lanes, rows)
+_PARTS = (reports, regions, segments, races, lanes, eights, rows)
 MODULES = (tables, *_PARTS)
 
 

@@ -110,49 +110,6 @@ done:
   ret void
 }
 
-define void @tt.check.lanes(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %n, ptr %mask, i64 %lane)
-    nounwind noinline {
-entry:
-  %origin = load i64, field site.origin of %site, align 1
-  %size = load i64, field site.size of %site, align 1
-  %flags = load i64, field site.flags of %site, align 1
-  %any = icmp slt i64 %origin, 0
-  %k.0 = select i1 %any, i64 0, i64 %origin
-  %r = call ptr @region(ptr %context, i64 %k.0)
-  %write = icmp ne i64 %flags & flag(writes), 0
-  %read.low = field region.read_low of %r
-  %read.high = field region.read_high of %r
-  %write.low = field region.write_low of %r
-  %write.high = field region.write_high of %r
-  %low.p = select i1 %write, ptr %write.low, ptr %read.low
-  %high.p = select i1 %write, ptr %write.high, ptr %read.high
-  %low.0 = load i64, ptr %low.p
-  %high.0 = load i64, ptr %high.p
-  %low = select i1 %any, i64 1, i64 %low.0        ; nothing lies in an empty extent
-  %high = select i1 %any, i64 0, i64 %high.0
-  br label %each
-each:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  %p = getelementptr i64, ptr %addresses, i64 %k
-  %address = load i64, ptr %p
-  %end = add i64 %address, %size
-  %above = icmp uge i64 %address, %low
-  %below = icmp ule i64 %end, %high
-  %in = and i1 %above, %below
-  br i1 %in, label %next, label %closer
-closer:
-  %m = getelementptr i8, ptr %mask, i64 %k
-  %l = add i64 %lane, %k
-  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
-  br label %next
-next:
-  %k1 = add i64 %k, 1
-  %more = icmp slt i64 %k1, %n
-  br i1 %more, label %each, label %done
-done:
-  ret void
-}
-
 define void @tt.check.wide(ptr %context, ptr %site, i64 %program, ptr %indices, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline cold {
 entry:

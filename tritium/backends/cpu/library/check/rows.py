@@ -206,7 +206,12 @@ few:
   %again = icmp slt i64 %i.next, %on
   br i1 %again, label %fast, label %done
 slowly:
-  br label %each
+  br i1 %unknown, label %each, label %several
+several:
+  %s.r = call ptr @region(ptr %context, i64 %origin)
+  call void @eights(ptr %context, ptr %site, i64 %program, ptr %s.r, ptr null, i64 %address, i64 %stride, i64 %n,
+      ptr %mask, i64 %lane)
+  ret void
 each:
   %e = phi i64 [0, %slowly], [%e1, %each]
   %e.step = mul i64 %e, %stride

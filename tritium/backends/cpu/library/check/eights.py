@@ -1,0 +1,381 @@
+"""The checks of elements at any addresses, eight at a time: those that are plainly fine are looked at together."""
+
+from __future__ import annotations
+
+__all__ = ["TEXT"]
+
+TEXT = """
+declare <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr>, <8 x i1>, <8 x i32>)
+declare <8 x i64> @llvm.masked.gather.v8i64.v8p0(<8 x ptr>, <8 x i1>, <8 x i64>)
+declare void @llvm.masked.scatter.v8i32.v8p0(<8 x i32>, <8 x ptr>, <8 x i1>)
+
+define internal <8 x i64> @all64(i64 %x) nounwind alwaysinline {
+  %v = insertelement <8 x i64> poison, i64 %x, i64 0
+  %all = shufflevector <8 x i64> %v, <8 x i64> poison, <8 x i32> zeroinitializer
+  ret <8 x i64> %all
+}
+
+; The mark of a segment in all 8 cells.
+define internal <8 x i32> @marks(i64 %segment, i64 %atomic) nounwind alwaysinline {
+  %twice = shl i64 %segment, 1
+  %mark = or i64 %twice, %atomic
+  %x = trunc i64 %mark to i32
+  %v = insertelement <8 x i32> poison, i32 %x, i64 0
+  %all = shufflevector <8 x i32> %v, <8 x i32> poison, <8 x i32> zeroinitializer
+  ret <8 x i32> %all
+}
+
+; Whether 8 elements of a row of memory hold something that was written.
+define internal i1 @are_defined(ptr %context, ptr %r, <8 x i64> %addresses, <8 x i1> %on) nounwind noinline {
+  %s.low = load i64, field region.storage_low of %r
+  %s.high = load i64, field region.storage_high of %r
+  %pattern = load i64, field context.pattern of %context
+  %lows = call <8 x i64> @all64(i64 %s.low)
+  %highs = call <8 x i64> @all64(i64 %s.high)
+  %never = call <8 x i64> @all64(i64 %pattern)
+  %whole = and <8 x i64> %addresses, splat (i64 -8)
+  %ends = add <8 x i64> %whole, splat (i64 8)
+  %above = icmp uge <8 x i64> %whole, %lows
+  %below = icmp ule <8 x i64> %ends, %highs
+  %in.0 = and <8 x i1> %above, %below
+  %in = and <8 x i1> %in.0, %on
+  %p = inttoptr <8 x i64> %whole to <8 x ptr>
+  %x = call <8 x i64> @llvm.masked.gather.v8i64.v8p0(<8 x ptr> align 8 %p, <8 x i1> %in, <8 x i64> zeroinitializer)
+  %same = icmp eq <8 x i64> %x, %never
+  %any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %same)
+  %all = xor i1 %any, true
+  ret i1 %all
+}
+
+; n elements of one row of memory: at %addresses, or %stride bytes apart from %start on if that is null.
+define internal void @eights(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %start, i64 %stride,
+                             i64 %n, ptr %mask, i64 %lane) nounwind noinline {
+entry:
+  %size = load i64, field site.size of %site, align 1
+  %flags = load i64, field site.flags of %site, align 1
+  %r.flags = load i64, field region.flags of %r
+  %writers = load ptr, field region.writers of %r
+  %readers = load ptr, field region.readers of %r
+  %lanes = load ptr, field region.writing_lanes of %r
+  %segments = load ptr, field context.segments of %context
+  %low = load i64, field region.low of %r
+  %high = load i64, field region.high of %r
+  %base = load i64, field region.storage_low of %r
+  %shift = load i64, field region.shift of %r
+  %older = load i64, field context.base of %context
+  %limit = load i64, field context.limit of %context
+  %me = call i64 @current(ptr %context, i64 %program)
+  %listed = icmp ne ptr %addresses, null
+  %write = icmp ne i64 %flags & flag(writes), 0
+  %atomic = icmp ne i64 %flags & flag(atomic), 0
+  %holes = icmp ne i64 %r.flags & flag(holes), 0
+  %fixed = icmp eq i64 %r.flags & flag(writable), 0
+  %undefined = icmp ne i64 %r.flags & flag(undefined), 0
+  %forbidden = and i1 %write, %fixed
+  %reads = xor i1 %write, true
+  %ask = and i1 %reads, %undefined
+  %watched = icmp ne ptr %writers, null
+  %has.readers = icmp ne ptr %readers, null
+  %has.lanes = icmp ne ptr %lanes, null
+  %ordered = icmp ne ptr %segments, null
+  %unit = shl i64 1, %shift
+  %uneven.0 = icmp ne i64 %unit, %size
+  %uneven = and i1 %uneven.0, %watched
+  %short = icmp slt i64 %high, %size
+  %b.0 = or i1 %atomic, %holes
+  %b.1 = or i1 %b.0, %forbidden
+  %b.2 = or i1 %b.1, %uneven
+  %closely = or i1 %b.2, %short
+  %last = sub i64 %high, %size
+  %lows = call <8 x i64> @all64(i64 %low)
+  %lasts = call <8 x i64> @all64(i64 %last)
+  %bases = call <8 x i64> @all64(i64 %base)
+  %shifts = call <8 x i64> @all64(i64 %shift)
+  %inner = sub i64 %size, 1
+  %inners = call <8 x i64> @all64(i64 %inner)
+  %mine = call <8 x i32> @marks(i64 %me, i64 0)
+  %old = call <8 x i32> @marks(i64 %older, i64 1)
+  %many = call <8 x i32> @marks(i64 %limit, i64 0)
+  %strides = call <8 x i64> @all64(i64 %stride)
+  %steps = mul <8 x i64> %strides, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%k8, %done]
+  %k8 = add i64 %k, 8
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %take, label %end
+take:
+  %room = icmp sle i64 %k8, %n
+  %unroomy = xor i1 %room, true
+  %each.0 = or i1 %unroomy, %closely
+  br i1 %each.0, label %singly, label %together
+together:
+  %m.p = getelementptr i8, ptr %mask, i64 %k
+  %m = load <8 x i8>, ptr %m.p, align 1
+  %on = icmp ne <8 x i8> %m, zeroinitializer
+  br i1 %listed, label %read, label %count
+read:
+  %a.p = getelementptr i64, ptr %addresses, i64 %k
+  %a.read = load <8 x i64>, ptr %a.p, align 8
+  br label %compare
+count:
+  %step = mul i64 %k, %stride
+  %here = add i64 %start, %step
+  %heres = call <8 x i64> @all64(i64 %here)
+  %a.counted = add <8 x i64> %heres, %steps
+  br label %compare
+compare:
+  %a = phi <8 x i64> [%a.read, %read], [%a.counted, %count]
+  %below = icmp ult <8 x i64> %a, %lows
+  %above = icmp ugt <8 x i64> %a, %lasts
+  %out.0 = or <8 x i1> %below, %above
+  %from = sub <8 x i64> %a, %bases
+  %rest = and <8 x i64> %from, %inners
+  %between.0 = icmp ne <8 x i64> %rest, zeroinitializer
+  %out.1 = select i1 %watched, <8 x i1> %between.0, <8 x i1> zeroinitializer
+  %out.2 = or <8 x i1> %out.0, %out.1
+  %out = and <8 x i1> %out.2, %on
+  %out.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %out)
+  br i1 %out.any, label %singly, label %contents
+contents:
+  br i1 %ask, label %scan, label %cells
+scan:
+  %defined = call i1 @are_defined(ptr %context, ptr %r, <8 x i64> %a, <8 x i1> %on)
+  br i1 %defined, label %cells, label %singly
+cells:
+  br i1 %watched, label %users, label %done
+users:
+  %c = lshr <8 x i64> %from, %shifts
+  %w.p = getelementptr i32, ptr %writers, <8 x i64> %c
+  %w = call <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr> align 4 %w.p, <8 x i1> %on, <8 x i32> zeroinitializer)
+  %w.new = icmp ugt <8 x i32> %w, %old
+  %w.other = icmp ne <8 x i32> %w, %mine
+  %w.bad = and <8 x i1> %w.new, %w.other
+  %own = and i1 %reads, %has.lanes
+  %w.stop = select i1 %own, <8 x i1> %w.new, <8 x i1> %w.bad    ; what another lane has written
+  %w.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %w.stop)
+  br i1 %w.any, label %singly, label %readings
+readings:
+  br i1 %has.readers, label %readers.look, label %note
+readers.look:
+  %r.p = getelementptr i32, ptr %readers, <8 x i64> %c
+  %x = call <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr> align 4 %r.p, <8 x i1> %on, <8 x i32> zeroinitializer)
+  %x.new = icmp ugt <8 x i32> %x, %old
+  %x.other = icmp ne <8 x i32> %x, %mine
+  %x.bad = and <8 x i1> %x.new, %x.other
+  %x.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %x.bad)
+  %matters = or i1 %write, %ordered
+  %x.stop = and i1 %x.any, %matters
+  br i1 %x.stop, label %singly, label %readers.note
+readers.note:
+  br i1 %write, label %note, label %readers.put
+readers.put:
+  %x.now = select <8 x i1> %x.bad, <8 x i32> %many, <8 x i32> %mine
+  call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %x.now, <8 x ptr> align 4 %r.p, <8 x i1> %on)
+  br label %done
+note:
+  br i1 %write, label %put, label %done
+put:
+  call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %mine, <8 x ptr> align 4 %w.p, <8 x i1> %on)
+  br i1 %has.lanes, label %put.lanes, label %done
+put.lanes:
+  %l.p = getelementptr i32, ptr %lanes, <8 x i64> %c
+  %l.w = add i64 %lane, %k
+  %l.first = call <8 x i64> @all64(i64 %l.w)
+  %l.all = add <8 x i64> %l.first, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
+  %l = trunc <8 x i64> %l.all to <8 x i32>
+  call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %l, <8 x ptr> align 4 %l.p, <8 x i1> %on)
+  br label %done
+singly:
+  %stop = select i1 %room, i64 %k8, i64 %n
+  br label %single
+single:
+  %i = phi i64 [%k, %singly], [%i1, %called]
+  %i.p = getelementptr i64, ptr %addresses, i64 %i
+  %i.step = mul i64 %i, %stride
+  %i.counted = add i64 %start, %i.step
+  br i1 %listed, label %single.read, label %called
+single.read:
+  %i.read = load i64, ptr %i.p
+  br label %called
+called:
+  %address = phi i64 [%i.read, %single.read], [%i.counted, %single]
+  %i.m = getelementptr i8, ptr %mask, i64 %i
+  %i.l = add i64 %lane, %i
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %i.m, i64 %i.l)
+  %i1 = add i64 %i, 1
+  %i.more = icmp slt i64 %i1, %stop
+  br i1 %i.more, label %single, label %done
+done:
+  br label %next
+end:
+  ret void
+}
+
+; How many lanes are on, if their elements follow each other in memory; 0 for any others. %n is a multiple of 8.
+define internal i64 @consecutive(ptr %addresses, i64 %n, ptr %mask, i64 %size, i64 %start) nounwind noinline {
+entry:
+  %sizes = call <8 x i64> @all64(i64 %size)
+  %before = sub i64 %start, %size
+  br label %each
+each:
+  %k = phi i64 [0, %entry], [%k8, %next]
+  %count = phi i64 [0, %entry], [%count1, %next]
+  %m.p = getelementptr i8, ptr %mask, i64 %k
+  %m = load i64, ptr %m.p, align 1
+  %sums = mul i64 %m, 72340172838076673                  ; byte i: how many lanes are on up to lane i
+  %ranks.8 = bitcast i64 %sums to <8 x i8>
+  %ranks = zext <8 x i8> %ranks.8 to <8 x i64>
+  %bytes = bitcast i64 %m to <8 x i8>
+  %on = icmp ne <8 x i8> %bytes, zeroinitializer
+  %done = mul i64 %count, %size
+  %from = add i64 %before, %done
+  %froms = call <8 x i64> @all64(i64 %from)
+  %steps = mul <8 x i64> %ranks, %sizes
+  %there = add <8 x i64> %froms, %steps
+  %a.p = getelementptr i64, ptr %addresses, i64 %k
+  %a = load <8 x i64>, ptr %a.p, align 8
+  %differs = icmp ne <8 x i64> %a, %there
+  %bad = and <8 x i1> %differs, %on
+  %any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %bad)
+  br i1 %any, label %no, label %next
+next:
+  %more.on = lshr i64 %sums, 56
+  %count1 = add i64 %count, %more.on
+  %k8 = add i64 %k, 8
+  %more = icmp slt i64 %k8, %n
+  br i1 %more, label %each, label %yes
+yes:
+  ret i64 %count1
+no:
+  ret i64 0
+}
+
+; The first lane that is on, or n.
+define internal i64 @first_on(ptr %mask, i64 %n) nounwind noinline {
+entry:
+  br label %each
+each:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %more = icmp slt i64 %k, %n
+  br i1 %more, label %look, label %done
+look:
+  %p = getelementptr i8, ptr %mask, i64 %k
+  %m = load i8, ptr %p
+  %on = icmp ne i8 %m, 0
+  br i1 %on, label %done, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %each
+done:
+  ret i64 %k
+}
+
+; From which lane on elements are still to be looked at: those before follow each other in memory, and are fine.
+define internal i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %n, ptr %mask) nounwind
+    noinline {
+entry:
+  %size = load i64, field site.size of %site, align 1
+  %flags = load i64, field site.flags of %site, align 1
+  %r.flags = load i64, field region.flags of %r
+  %writers = load ptr, field region.writers of %r
+  %lanes = load ptr, field region.writing_lanes of %r
+  %shift = load i64, field region.shift of %r
+  %write = icmp ne i64 %flags & flag(writes), 0
+  %atomic = icmp ne i64 %flags & flag(atomic), 0
+  %holes = icmp ne i64 %r.flags & flag(holes), 0
+  %fixed = icmp eq i64 %r.flags & flag(writable), 0
+  %unwatched = icmp eq ptr %writers, null
+  %numbered = icmp ne ptr %lanes, null
+  %unit = shl i64 1, %shift
+  %uneven = icmp ne i64 %unit, %size
+  %rest = and i64 %n, 7
+  %ragged = icmp ne i64 %rest, 0
+  %loads = xor i1 %write, true
+  %b.0 = or i1 %loads, %atomic
+  %b.1 = or i1 %b.0, %holes
+  %b.2 = or i1 %b.1, %fixed
+  %b.3 = or i1 %b.2, %unwatched
+  %b.4 = or i1 %b.3, %numbered
+  %b.5 = or i1 %b.4, %uneven
+  %closely = or i1 %b.5, %ragged
+  br i1 %closely, label %none, label %begin
+begin:
+  %k.0 = call i64 @first_on(ptr %mask, i64 %n)
+  %off = icmp eq i64 %k.0, %n
+  br i1 %off, label %all, label %look
+look:
+  %start.p = getelementptr i64, ptr %addresses, i64 %k.0
+  %start = load i64, ptr %start.p
+  %count = call i64 @consecutive(ptr %addresses, i64 %n, ptr %mask, i64 %size, i64 %start)
+  %few = icmp slt i64 %count, 8
+  br i1 %few, label %none, label %bounds
+bounds:
+  %low = load i64, field region.low of %r
+  %high = load i64, field region.high of %r
+  %base = load i64, field region.storage_low of %r
+  %length = mul i64 %count, %size
+  %stop = add i64 %start, %length
+  %from = sub i64 %start, %base
+  %cell = lshr i64 %from, %shift
+  %whole = shl i64 %cell, %shift
+  %above = icmp uge i64 %start, %low
+  %below = icmp ule i64 %stop, %high
+  %even = icmp eq i64 %whole, %from
+  %in.0 = and i1 %above, %below
+  %in = and i1 %in.0, %even
+  br i1 %in, label %track, label %none
+track:
+  %did = call i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %r, i64 %cell, i64 %count, i64 0)
+  br label %back
+back:
+  %k = phi i64 [%n, %track], [%k8, %step]
+  %done = phi i64 [%count, %track], [%done1, %step]
+  %more = icmp sgt i64 %done, %did
+  br i1 %more, label %step, label %found
+step:
+  %k8 = sub i64 %k, 8
+  %m.p = getelementptr i8, ptr %mask, i64 %k8
+  %m = load i64, ptr %m.p, align 1
+  %sums = mul i64 %m, 72340172838076673
+  %on = lshr i64 %sums, 56
+  %done1 = sub i64 %done, %on
+  br label %back
+found:
+  ret i64 %k
+all:
+  ret i64 %n
+none:
+  ret i64 0
+}
+
+define void @tt.check.lanes(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %n, ptr %mask, i64 %lane)
+    nounwind noinline {
+entry:
+  %origin = load i64, field site.origin of %site, align 1
+  %any = icmp slt i64 %origin, 0
+  br i1 %any, label %each, label %given
+given:
+  %r = call ptr @region(ptr %context, i64 %origin)
+  %did = call i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %n, ptr %mask)
+  %left = sub i64 %n, %did
+  %a.left = getelementptr i64, ptr %addresses, i64 %did
+  %m.left = getelementptr i8, ptr %mask, i64 %did
+  %l.left = add i64 %lane, %did
+  call void @eights(ptr %context, ptr %site, i64 %program, ptr %r, ptr %a.left, i64 0, i64 0, i64 %left, ptr %m.left,
+      i64 %l.left)
+  ret void
+each:
+  %k = phi i64 [0, %entry], [%k1, %each]
+  %p = getelementptr i64, ptr %addresses, i64 %k
+  %address = load i64, ptr %p
+  %m = getelementptr i8, ptr %mask, i64 %k
+  %l = add i64 %lane, %k
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
+  %k1 = add i64 %k, 1
+  %more = icmp slt i64 %k1, %n
+  br i1 %more, label %each, label %done
+done:
+  ret void
+}
+"""
