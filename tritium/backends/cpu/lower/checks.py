@@ -18,7 +18,7 @@ from ..fuse.affine import form_of
 from ..fuse.index import chunks, width_of
 from ..library import check as library
 from . import loop_nests, scratch_chunks
-from .memory import addresses_of
+from .memory import addresses_of, masked_gather
 from .predication import mask_of
 from .table import statement
 
@@ -101,14 +101,19 @@ class _Look:
 
     def lane(self, idx: Index) -> Val:
         """The number of an index's first lane in the tile."""
-        at = 0
-        for (base, _), n in zip(idx, self.shape, strict=True):
-            at = self.lo.add(self.lo.mul(at, n), base)
-        return self.lo.const(at)
+        return _lane(self.lo, idx, self.shape)
 
     def bits(self, idx: Index) -> Val:
         """Where the mask's bytes of a chunk lie."""
         return scratch_chunks.pointer(self.lo, self.buffer, scratch_chunks.position(self.lo, self.buffer, idx))
+
+
+def _lane(lo: Lowering, idx: Index, shape: Sequence[int]) -> Val:
+    """The number of an index's first lane in a tile."""
+    at = 0
+    for (base, _), n in zip(idx, shape, strict=True):
+        at = lo.add(lo.mul(at, n), base)
+    return lo.const(at)
 
 
 def _set(lo: Lowering, buffer: Buffer) -> None:
@@ -310,31 +315,34 @@ def _overlaps(lo: Lowering, form: Form, shape: Sequence[int]) -> Val:
     return w.binary("xor", fine, w.const("i1", True))
 
 
-def _compare(lo: Lowering, op: Op, context: Val, shape: Sequence[int]) -> None:
-    """Compare every active lane's element with what it stored, one by one."""
+def _compare(lo: Lowering, op: Op, context: Val, shape: tuple[int, ...]) -> None:
+    """Compare every active lane's element with what it stored."""
     w, (_, p, value, mask) = lo.w, op.operands
     t = T.element(value.type)
     site = w.string(struct.pack("<4q", op.attrs["site"], -1, t.bytes, 0))
-    kind = f"i{8 * t.bytes}"
-    with lo.loops(shape) as at:
-        idx = tuple([(i, None) for i in at])
-        with lo.when(lo.ev(mask, idx)):
-            x = _bits(lo, lo.ev(value, idx), t, kind)
-            pointer = addresses_of(lo, p, idx, wrap=False).pointer
-            found = w.effect(f"load {kind}, ptr {pointer}, align 1", kind)
-            with lo.when(w.compare("icmp ne", found, x), likely=False):
-                lane = 0
-                for i, n in zip(at, shape):
-                    lane = lo.add(lo.mul(lane, n), i)
-                w.call("void", "tt.check.stored", context, site, lo.program, w.cast("ptrtoint", pointer, "i64"),
-                       lo.const(lane), x if kind == "i64" else w.cast("zext", x, "i64"))
+    walk = chunks(shape, lo.width)
+    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
+        idx = walk.index(lo, at, base)
+        n = width_of(idx)
+        on, x = lo.widen(lo.ev(mask, idx), n), lo.widen(_bits(lo, lo.ev(value, idx), t), n)
+        pointers = addresses_of(lo, p, idx, wrap=False).listed()
+        bad = w.binary("and", on, w.compare("icmp ne", masked_gather(lo, pointers, on, x), x))
+        some = bad if n == 1 else w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
+        with lo.when(some, likely=False):
+            slots = [lo.slot(name) for name in ("pointers", "wide", "differs")]
+            w.store(pointers, slots[0], 8)
+            w.store(x if t.bytes == 8 else w.cast("zext", x, vector(n, "i64")), slots[1], 8)
+            w.store(w.cast("zext", bad, vector(n, "i8")), slots[2])
+            w.call("void", "tt.check.stored", context, site, lo.program, slots[0], slots[1], lo.const(n), slots[2],
+                   _lane(lo, idx, shape))
 
 
-def _bits(lo: Lowering, x: Val, t: T.Scalar, kind: str) -> Val:
-    w = lo.w
+def _bits(lo: Lowering, x: Val, t: T.Scalar) -> Val:
+    """The bytes of elements, as integers."""
+    w, kind = lo.w, vector(lanes(x.type), f"i{8 * t.bytes}")
     if t is T.i1:
         return w.cast("zext", x, kind)
-    if x.type == "ptr":
+    if T.is_ptr(t):
         return w.cast("ptrtoint", x, kind)
     return x if x.type == kind else w.cast("bitcast", x, kind)
 

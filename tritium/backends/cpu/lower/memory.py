@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ..fuse.index import Index, Lanes
     from .function import Lowering
 
-__all__ = ["Addresses", "addresses_of", "contiguous", "gather", "prepare_store", "scatter", "store_order"]
+__all__ = ["Addresses", "addresses_of", "contiguous", "gather", "masked_gather", "prepare_store", "scatter",
+           "store_order"]
 
 
 # --- addresses ---------------------------------------------------------------------------------------------------
@@ -303,6 +304,14 @@ def _gather(lo: Lowering, pointers: Val, t: str, align: int) -> Val:
     n = lanes(pointers.type)
     return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
                         lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
+
+
+def masked_gather(lo: Lowering, pointers: Val, mask: Val, other: Val) -> Val:
+    """One element from each pointer of a vector where the mask is on, `other` elsewhere."""
+    n = lanes(pointers.type)
+    if n == 1:
+        return lo.either(mask, lambda: [lo.w.load(other.type, pointers, 1)], lambda: [other])[0]
+    return _memory_call(lo, "gather", f"<{n} x ptr> align 1 {pointers}", f"v{n}p0", mask, other)
 
 
 def scatter(lo: Lowering, x: Val, pointers: Val, align: int) -> None:

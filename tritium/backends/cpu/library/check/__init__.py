@@ -9,7 +9,7 @@
     tt.check.barrier(context, program)                                      the lanes of a program have met
     tt.check.wait(context, program)                                         a loop that waits begins
     tt.check.patience(context, site, program) -> i1                         whether a loop may wait on
-    tt.check.stored(context, site, program, address, lane, value)           memory holds something else
+    tt.check.stored(context, site, program, addresses, values, n, mask, lane)  memory holds something else
     tt.check.multiple(context, site, program, x)                            x is no multiple of what it must be
 
 `mask` has a byte for each lane: those that fail are set to 0. `lane` is the number of the first in the tile. `tables`

@@ -67,10 +67,30 @@ eight:
   ret i64 %d
 }
 
-define void @tt.check.stored(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, i64 %value)
-    nounwind noinline cold {
-  call void @report(ptr %context, ptr %site, i64 kind(double store), i64 %program, i64 %lane, i64 %address, i64 0,
+define void @tt.check.stored(ptr %context, ptr %site, i64 %program, ptr %addresses, ptr %values, i64 %n, ptr %mask,
+                             i64 %lane) nounwind noinline cold {
+entry:
+  br label %each
+each:
+  %k = phi i64 [0, %entry], [%k1, %next]
+  %m.p = getelementptr i8, ptr %mask, i64 %k
+  %m = load i8, ptr %m.p
+  %differs = icmp ne i8 %m, 0
+  br i1 %differs, label %tell, label %next
+tell:
+  %a.p = getelementptr i64, ptr %addresses, i64 %k
+  %address = load i64, ptr %a.p
+  %v.p = getelementptr i64, ptr %values, i64 %k
+  %value = load i64, ptr %v.p
+  %l = add i64 %lane, %k
+  call void @report(ptr %context, ptr %site, i64 kind(double store), i64 %program, i64 %l, i64 %address, i64 0,
       i64 %value)
+  br label %next
+next:
+  %k1 = add i64 %k, 1
+  %more = icmp slt i64 %k1, %n
+  br i1 %more, label %each, label %done
+done:
   ret void
 }
 
