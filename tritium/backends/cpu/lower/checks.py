@@ -36,6 +36,7 @@ __all__ = []
 
 _UPDATE = library.flag("reads", "writes", "atomic")
 _ROW = 2048  # the most lanes whose addresses are listed at once
+_BYTES = 64  # of a mask that are filled at once
 _FLAGS = {"load": library.flag("reads"), "store": library.flag("writes"), "atomic": _UPDATE, "swap": _UPDATE,
           "volatile": library.flag("reads", "atomic")}
 
@@ -118,16 +119,13 @@ def _lane(lo: Lowering, idx: Index, shape: Sequence[int]) -> Val:
 
 def _set(lo: Lowering, buffer: Buffer) -> None:
     """Fill a mask with ones."""
-    _memset(lo, lo.address(buffer), 1, lo.const(buffer.strides[0] * buffer.shape[0]))
-
-
-def _memset(lo: Lowering, pointer: Val, byte: int, size: Val) -> None:
+    size = buffer.strides[0] * buffer.shape[0]
     lo.w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-    lo.w.effect(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 {byte}, i64 {size}, i1 false)")
+    lo.w.effect(f"call void @llvm.memset.p0.i64(ptr {lo.address(buffer)}, i8 1, i64 {size}, i1 false)")
 
 
 def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:
-    """Fill a mask with another. Rows of which the first lanes are active are two stretches of equal bytes."""
+    """Fill a mask with another. Rows of which the first lanes are active need no vectors of the mask's own width."""
     w, shape = lo.w, buffer.shape
     walk = chunks(shape, lo.width)
     if walk.inner != (len(shape) - 1,) or walk.total <= 2 * walk.width:
@@ -142,10 +140,13 @@ def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:
                 scratch_chunks.write(lo, buffer, idx, lo.ev(mask, idx))
             return
         high = lo.const(m.high) if m.condition is None else w.select(m.condition, lo.const(m.high), lo.const(0))
-        high = w.intrinsic("smax", "i64", w.intrinsic("smin", "i64", high, lo.const(walk.total)), lo.const(0))
         row = scratch_chunks.pointer(lo, buffer, scratch_chunks.position(lo, buffer, first))
-        _memset(lo, row, 1, high)
-        _memset(lo, w.gep("i8", row, high), 0, w.binary("sub", lo.const(walk.total), high))
+        wide = min(_BYTES, walk.total & -walk.total)
+        with lo.counted(walk.total, wide) as base:
+            left = w.intrinsic("smax", "i64", w.binary("sub", high, lo.const(base)), lo.const(0))
+            left = w.cast("trunc", w.intrinsic("smin", "i64", left, lo.const(wide)), "i8")
+            on = w.compare("icmp ult", w.lanes_of("i8", range(wide)), lo.widen(left, wide))
+            w.store(w.cast("zext", on, vector(wide, "i8")), w.gep("i8", row, lo.const(base)), 1)
 
 
 # --- one element --------------------------------------------------------------------------------------------------
