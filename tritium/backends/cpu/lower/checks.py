@@ -227,14 +227,15 @@ def _affine(look: _Look, p: Value, form: Form) -> None:
     low, high = _hull(lo, form, shape)
     first = w.cast("ptrtoint", start, "i64")
     ends = [w.binary("add", first, lo.const(lo.mul(end, size))) for end in (low, lo.add(high, 1))]
-    with lo.when(look.outside(*ends)), lo.inside(), lo.loops(shape[:-1]) as at:
+    rows, step, mask_step = (1, 0, 0) if len(shape) == 1 else (shape[-2], form.strides[-2], look.buffer.strides[-2])
+    with lo.when(look.outside(*ends)), lo.inside(), lo.loops(shape[:-2]) as at:
         offset = 0
         for i, stride in zip(at, form.strides):
             offset = lo.add(offset, lo.mul(i, stride))
-        idx = tuple([(i, None) for i in (*at, 0)])
+        idx = tuple([(i, None) for i in (*at, 0, 0)[-len(shape):]])
         row = start if type(offset) is int and not offset else lo.offset(element, start, offset)
-        look.call("row", row, lo.const(lo.mul(form.strides[-1], size)), lo.const(shape[-1]), look.bits(idx),
-                  look.lane(idx))
+        look.call("rows", row, lo.const(lo.mul(step, size)), lo.const(rows), lo.const(lo.mul(form.strides[-1], size)),
+                  lo.const(shape[-1]), look.bits(idx), lo.const(mask_step), look.lane(idx))
 
 
 def _scattered(look: _Look, p: Value) -> None:

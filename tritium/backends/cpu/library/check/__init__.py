@@ -1,6 +1,7 @@
 """The sanitizer's checks of kernels, in LLVM (see lower/checks.py, which calls them, and checked.py).
 
     tt.check.span(context, site, program, from, to) -> i1                   whether these bytes need a closer look
+    tt.check.rows(context, site, program, address, step, rows, stride, n, mask, mask step, lane)   a tile of them
     tt.check.row(context, site, program, address, stride, n, mask, lane)    n elements `stride` bytes apart
     tt.check.lanes(context, site, program, addresses, n, mask, lane)        n elements, each at its own address
     tt.check.wide(context, site, program, indices, n, mask, lane)           n indices that must fit in 32 bits
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTEXT", "KINDS", "MODULES", "PATTERN", "RECORD", "REGION", "SLOTS", "SYMBOLS", "check", "flag"]
 
-SYMBOLS = tuple(f"tt.check.{name}" for name in ("span", "row", "lanes", "wide", "release", "acquire", "barrier", "wait",
-                                                "patience", "stored", "multiple"))  # fmt: skip
+SYMBOLS = tuple(f"tt.check.{name}" for name in ("span", "rows", "row", "lanes", "wide", "release", "acquire", "barrier",
+                                                "wait", "patience", "stored", "multiple"))  # fmt: skip
 _PARTS = (reports, regions, segments, races, lanes, eights, rows)
 MODULES = (tables, *_PARTS)
 
@@ -38,7 +39,7 @@ def check(target: CpuTarget | None) -> str:
     """The text.
 
     >>> check(None).count("define void @tt.check")
-    9
+    10
     """
     types = "\n".join(struct.definition for struct in tables.STRUCTS)
     return types + "\n" + tables.named("".join(part.TEXT for part in _PARTS))

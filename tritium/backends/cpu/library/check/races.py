@@ -9,8 +9,9 @@ from __future__ import annotations
 
 __all__ = ["TEXT"]
 
-TEXT = """
+_CELL = """
 declare i1 @llvm.vector.reduce.or.v8i1(<8 x i1>)
+declare i1 @llvm.vector.reduce.or.v32i1(<32 x i1>)
 
 ; Look at what others did to a cell; note what this program does. Reports one conflict at most.
 define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %region, i64 %cell,
@@ -148,19 +149,23 @@ done:
   ret void
 }
 
-; Whether one segment wrote 8 cells, and all it did is known to segment %me. %last are cells that were known before.
-define internal i1 @is_known(ptr %context, <8 x i32> %cells, i64 %me, ptr %last) nounwind alwaysinline {
+"""
+
+# Of WIDTH cells at a time.
+_CELLS = """
+; Whether one segment wrote WIDTH cells, and all it did is known to segment %me. %last are cells that were known before.
+define internal i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %cells, i64 %me, ptr %last) nounwind alwaysinline {
 entry:
-  %before = load <8 x i32>, ptr %last
-  %new = icmp ne <8 x i32> %cells, %before
-  %any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %new)
+  %before = load <WIDTH x i32>, ptr %last
+  %new = icmp ne <WIDTH x i32> %cells, %before
+  %any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %new)
   br i1 %any, label %look, label %yes
 look:
-  %x = extractelement <8 x i32> %cells, i64 0
-  %x.0 = insertelement <8 x i32> poison, i32 %x, i64 0
-  %all = shufflevector <8 x i32> %x.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %differs = icmp ne <8 x i32> %cells, %all
-  %some = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %differs)
+  %x = extractelement <WIDTH x i32> %cells, i64 0
+  %x.0 = insertelement <WIDTH x i32> poison, i32 %x, i64 0
+  %all = shufflevector <WIDTH x i32> %x.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %differs = icmp ne <WIDTH x i32> %cells, %all
+  %some = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %differs)
   br i1 %some, label %no, label %ask
 ask:
   %w = zext i32 %x to i64
@@ -168,7 +173,7 @@ ask:
   %known = call i1 @ordered(ptr %context, i64 %g, i64 %me)
   br i1 %known, label %keep, label %no
 keep:
-  store <8 x i32> %cells, ptr %last
+  store <WIDTH x i32> %cells, ptr %last
   ret i1 true
 yes:
   ret i1 true
@@ -176,32 +181,8 @@ no:
   ret i1 false
 }
 
-; The cells of a row that is written, 32 at a time, while nobody else has written them in this launch.
-define internal i64 @track_written(ptr %writers, i64 %n, <32 x i32> %mine, <32 x i32> %old) nounwind noinline {
-entry:
-  br label %next
-next:
-  %i = phi i64 [0, %entry], [%i32, %put]
-  %i32 = add i64 %i, 32
-  %room = icmp sle i64 %i32, %n
-  br i1 %room, label %look, label %done
-look:
-  %p = getelementptr i32, ptr %writers, i64 %i
-  %w = load <32 x i32>, ptr %p, align 4
-  %new = icmp ugt <32 x i32> %w, %old
-  %other = icmp ne <32 x i32> %w, %mine
-  %bad = and <32 x i1> %new, %other
-  %any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %bad)
-  br i1 %any, label %done, label %put
-put:
-  store <32 x i32> %mine, ptr %p, align 4
-  br label %next
-done:
-  ret i64 %i
-}
-
-; As many cells of a row as 8 at a time take, while there is no conflict. Returns how many lanes were done.
-define internal i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell, i64 %n, i64 %lane)
+; As many cells of a row as WIDTH at a time take, while there is no conflict. Returns how many lanes were done.
+define internal i64 @track_row.WIDTH(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell, i64 %n, i64 %lane)
     nounwind noinline {
 entry:
   %flags = load i64, field site.flags of %site, align 1
@@ -215,50 +196,42 @@ entry:
   %base.2 = shl i64 %base.w, 1
   %base.3 = or i64 %base.2, 1
   %base = trunc i64 %base.3 to i32
-  %m.0 = insertelement <8 x i32> poison, i32 %mark, i64 0
-  %mine = shufflevector <8 x i32> %m.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %b.0 = insertelement <8 x i32> poison, i32 %base, i64 0
-  %old = shufflevector <8 x i32> %b.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %a.0 = insertelement <8 x i32> poison, i32 %many.i, i64 0
-  %many = shufflevector <8 x i32> %a.0, <8 x i32> poison, <8 x i32> zeroinitializer
+  %m.0 = insertelement <WIDTH x i32> poison, i32 %mark, i64 0
+  %mine = shufflevector <WIDTH x i32> %m.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %b.0 = insertelement <WIDTH x i32> poison, i32 %base, i64 0
+  %old = shufflevector <WIDTH x i32> %b.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %a.0 = insertelement <WIDTH x i32> poison, i32 %many.i, i64 0
+  %many = shufflevector <WIDTH x i32> %a.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
   %write = icmp ne i64 %flags & flag(writes), 0
   %writers = load ptr, field region.writers of %region
   %readers = load ptr, field region.readers of %region
   %lanes = load ptr, field region.writing_lanes of %region
   %no.readers = icmp eq ptr %readers, null
   %no.lanes = icmp eq ptr %lanes, null
-  %last.w = alloca <8 x i32>
-  %last.r = alloca <8 x i32>
-  store <8 x i32> zeroinitializer, ptr %last.w
-  store <8 x i32> zeroinitializer, ptr %last.r
-  %only.0 = and i1 %write, %no.readers
-  %only = and i1 %only.0, %no.lanes
-  br i1 %only, label %written, label %next
-written:
-  %first.p = getelementptr i32, ptr %writers, i64 %cell
-  %mine.32 = shufflevector <8 x i32> %m.0, <8 x i32> poison, <32 x i32> zeroinitializer
-  %old.32 = shufflevector <8 x i32> %b.0, <8 x i32> poison, <32 x i32> zeroinitializer
-  %did = call i64 @track_written(ptr %first.p, i64 %n, <32 x i32> %mine.32, <32 x i32> %old.32)
+  %last.w = alloca <WIDTH x i32>
+  %last.r = alloca <WIDTH x i32>
+  store <WIDTH x i32> zeroinitializer, ptr %last.w
+  store <WIDTH x i32> zeroinitializer, ptr %last.r
   br label %next
 next:
-  %i = phi i64 [0, %entry], [%did, %written], [%i8, %again]
-  %i8 = add i64 %i, 8
-  %room = icmp sle i64 %i8, %n
+  %i = phi i64 [0, %entry], [%after, %again]
+  %after = add i64 %i, WIDTH
+  %room = icmp sle i64 %after, %n
   br i1 %room, label %look, label %done
 look:
   %c = add i64 %cell, %i
   %w.p = getelementptr i32, ptr %writers, i64 %c
-  %w = load <8 x i32>, ptr %w.p, align 4
-  %w.new = icmp ugt <8 x i32> %w, %old
-  %w.other = icmp ne <8 x i32> %w, %mine
-  %w.bad = and <8 x i1> %w.new, %w.other
-  %w.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %w.bad)
+  %w = load <WIDTH x i32>, ptr %w.p, align 4
+  %w.new = icmp ugt <WIDTH x i32> %w, %old
+  %w.other = icmp ne <WIDTH x i32> %w, %mine
+  %w.bad = and <WIDTH x i1> %w.new, %w.other
+  %w.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.bad)
   br i1 %w.any, label %theirs, label %ours
 theirs:
-  %w.known = call i1 @is_known(ptr %context, <8 x i32> %w, i64 %me, ptr %last.w)
+  %w.known = call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %w, i64 %me, ptr %last.w)
   br i1 %w.known, label %reads, label %done
 ours:
-  %w.own.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %w.new)
+  %w.own.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.new)
   %may.reread = xor i1 %no.lanes, true
   %l.0 = and i1 %w.own.any, %may.reread
   %is.load = xor i1 %write, true
@@ -266,54 +239,54 @@ ours:
   br i1 %l.1, label %compare, label %reads
 compare:
   %l.p = getelementptr i32, ptr %lanes, i64 %c
-  %l = load <8 x i32>, ptr %l.p, align 4
+  %l = load <WIDTH x i32>, ptr %l.p, align 4
   %here.w = add i64 %lane, %i
   %here = trunc i64 %here.w to i32
-  %h.0 = insertelement <8 x i32> poison, i32 %here, i64 0
-  %h.1 = shufflevector <8 x i32> %h.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %h = add <8 x i32> %h.1, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
-  %l.differs = icmp ne <8 x i32> %l, %h
-  %l.bad = and <8 x i1> %l.differs, %w.new
-  %l.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %l.bad)
+  %h.0 = insertelement <WIDTH x i32> poison, i32 %here, i64 0
+  %h.1 = shufflevector <WIDTH x i32> %h.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %h = add <WIDTH x i32> %h.1, <IOTA>
+  %l.differs = icmp ne <WIDTH x i32> %l, %h
+  %l.bad = and <WIDTH x i1> %l.differs, %w.new
+  %l.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %l.bad)
   br i1 %l.any, label %done, label %reads
 reads:
   br i1 %no.readers, label %put, label %both
 both:
   %r.p = getelementptr i32, ptr %readers, i64 %c
-  %r = load <8 x i32>, ptr %r.p, align 4
-  %r.new = icmp ugt <8 x i32> %r, %old
-  %r.other = icmp ne <8 x i32> %r, %mine
-  %r.bad = and <8 x i1> %r.new, %r.other
-  %r.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %r.bad)
+  %r = load <WIDTH x i32>, ptr %r.p, align 4
+  %r.new = icmp ugt <WIDTH x i32> %r, %old
+  %r.other = icmp ne <WIDTH x i32> %r, %mine
+  %r.bad = and <WIDTH x i1> %r.new, %r.other
+  %r.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %r.bad)
   br i1 %r.any, label %others, label %mark.reads
 others:
-  %r.known = call i1 @is_known(ptr %context, <8 x i32> %r, i64 %me, ptr %last.r)
+  %r.known = call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %r, i64 %me, ptr %last.r)
   %r.conflict = xor i1 %r.known, true
   %stop = and i1 %write, %r.conflict
   br i1 %stop, label %done, label %mark.others
 mark.others:
-  %crowd = select <8 x i1> %r.bad, <8 x i32> %many, <8 x i32> %mine
-  %several = select i1 %r.known, <8 x i32> %mine, <8 x i32> %crowd
+  %crowd = select <WIDTH x i1> %r.bad, <WIDTH x i32> %many, <WIDTH x i32> %mine
+  %several = select i1 %r.known, <WIDTH x i32> %mine, <WIDTH x i32> %crowd
   br label %mark.reads
 mark.reads:
-  %r.now = phi <8 x i32> [%mine, %both], [%several, %mark.others]
+  %r.now = phi <WIDTH x i32> [%mine, %both], [%several, %mark.others]
   br i1 %write, label %put, label %put.read
 put.read:
-  store <8 x i32> %r.now, ptr %r.p, align 4
+  store <WIDTH x i32> %r.now, ptr %r.p, align 4
   br label %again
 put:
   br i1 %write, label %put.write, label %again
 put.write:
-  store <8 x i32> %mine, ptr %w.p, align 4
+  store <WIDTH x i32> %mine, ptr %w.p, align 4
   br i1 %no.lanes, label %again, label %put.lanes
 put.lanes:
   %n.p = getelementptr i32, ptr %lanes, i64 %c
   %n.here.w = add i64 %lane, %i
   %n.here = trunc i64 %n.here.w to i32
-  %n.0 = insertelement <8 x i32> poison, i32 %n.here, i64 0
-  %n.1 = shufflevector <8 x i32> %n.0, <8 x i32> poison, <8 x i32> zeroinitializer
-  %n.lanes = add <8 x i32> %n.1, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
-  store <8 x i32> %n.lanes, ptr %n.p, align 4
+  %n.0 = insertelement <WIDTH x i32> poison, i32 %n.here, i64 0
+  %n.1 = shufflevector <WIDTH x i32> %n.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %n.lanes = add <WIDTH x i32> %n.1, <IOTA>
+  store <WIDTH x i32> %n.lanes, ptr %n.p, align 4
   br label %again
 again:
   br label %next
@@ -321,3 +294,73 @@ done:
   ret i64 %i
 }
 """
+
+_ROW = """
+declare <32 x i32> @llvm.masked.load.v32i32.p0(ptr, <32 x i1>, <32 x i32>)
+declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)
+
+; Whether nobody else has written the cells of a row in this launch; 32 at a time become %mine up to those that others
+; wrote. What is at most %old is of earlier launches.
+define internal i1 @track_written(ptr %writers, i64 %n, <32 x i32> %mine, <32 x i32> %old) nounwind noinline {
+entry:
+  br label %next
+next:
+  %i = phi i64 [0, %entry], [%i32, %put]
+  %i32 = add i64 %i, 32
+  %p = getelementptr i32, ptr %writers, i64 %i
+  %room = icmp sle i64 %i32, %n
+  br i1 %room, label %look, label %rest
+look:
+  %w = load <32 x i32>, ptr %p, align 4
+  %new = icmp ugt <32 x i32> %w, %old
+  %other = icmp ne <32 x i32> %w, %mine
+  %bad = and <32 x i1> %new, %other
+  %any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %bad)
+  br i1 %any, label %no, label %put
+put:
+  store <32 x i32> %mine, ptr %p, align 4
+  br label %next
+rest:
+  %left = sub i64 %n, %i
+  %none = icmp eq i64 %left, 0
+  br i1 %none, label %yes, label %tail
+tail:
+  %left.i = trunc i64 %left to i32
+  %left.0 = insertelement <32 x i32> poison, i32 %left.i, i64 0
+  %left.all = shufflevector <32 x i32> %left.0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %on = icmp ult <32 x i32> <IOTA>, %left.all
+  %t = call <32 x i32> @llvm.masked.load.v32i32.p0(ptr align 4 %p, <32 x i1> %on, <32 x i32> zeroinitializer)
+  %t.new = icmp ugt <32 x i32> %t, %old
+  %t.other = icmp ne <32 x i32> %t, %mine
+  %t.bad = and <32 x i1> %t.new, %t.other
+  %t.any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %t.bad)
+  br i1 %t.any, label %no, label %t.put
+t.put:
+  call void @llvm.masked.store.v32i32.p0(<32 x i32> %mine, ptr align 4 %p, <32 x i1> %on)
+  br label %yes
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; As many cells of a row as are plainly fine. Returns how many lanes were done.
+define internal i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell, i64 %n, i64 %lane)
+    nounwind noinline {
+  %most = call i64 @track_row.32(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell, i64 %n, i64 %lane)
+  %cell.1 = add i64 %cell, %most
+  %n.1 = sub i64 %n, %most
+  %lane.1 = add i64 %lane, %most
+  %few = call i64 @track_row.8(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell.1, i64 %n.1, i64 %lane.1)
+  %did = add i64 %most, %few
+  ret i64 %did
+}
+"""
+
+
+def _of(text: str, width: int) -> str:
+    """A text for so many cells at a time."""
+    return text.replace("WIDTH", str(width)).replace("IOTA", ", ".join(f"i32 {k}" for k in range(width)))
+
+
+TEXT = _CELL + _of(_CELLS, 8) + _of(_CELLS, 32) + _of(_ROW, 32)

@@ -5,8 +5,6 @@ from __future__ import annotations
 __all__ = ["TEXT"]
 
 TEXT = """
-declare i1 @llvm.vector.reduce.or.v32i1(<32 x i1>)
-
 ; How many lanes of a mask are on if those are the first ones; -1 for other masks.
 define internal i64 @prefix(ptr %mask, i64 %n) nounwind noinline {
 entry:
@@ -222,6 +220,93 @@ each:
   %e1 = add i64 %e, 1
   %e.more = icmp slt i64 %e1, %n
   br i1 %e.more, label %each, label %done
+done:
+  ret void
+}
+
+; Rows of a tile, `step` bytes apart, their masks `mask.step`. Stores to memory that nobody reads are looked at here.
+define void @tt.check.rows(ptr %context, ptr %site, i64 %program, ptr %start, i64 %step, i64 %rows, i64 %stride, i64 %n,
+                           ptr %mask, i64 %mask.step, i64 %lane) nounwind noinline {
+entry:
+  %address = ptrtoint ptr %start to i64
+  %origin = load i64, field site.origin of %site, align 1
+  %size = load i64, field site.size of %site, align 1
+  %flags = load i64, field site.flags of %site, align 1
+  %known = icmp sge i64 %origin, 0
+  %dense = icmp eq i64 %stride, %size
+  %write = icmp ne i64 %flags & flag(writes), 0
+  %plain = icmp eq i64 %flags & flag(atomic), 0
+  %q.0 = and i1 %known, %dense
+  %q.1 = and i1 %q.0, %write
+  %q.2 = and i1 %q.1, %plain
+  %k = select i1 %known, i64 %origin, i64 0
+  %r = call ptr @region(ptr %context, i64 %k)
+  %low = load i64, field region.low of %r
+  %high = load i64, field region.high of %r
+  %base = load i64, field region.storage_low of %r
+  %shift = load i64, field region.shift of %r
+  %r.flags = load i64, field region.flags of %r
+  %writers = load ptr, field region.writers of %r
+  %readers = load ptr, field region.readers of %r
+  %lanes = load ptr, field region.writing_lanes of %r
+  %whole = icmp eq i64 %r.flags & flag(holes), 0
+  %writable = icmp ne i64 %r.flags & flag(writable), 0
+  %watched = icmp ne ptr %writers, null
+  %unread = icmp eq ptr %readers, null
+  %unnumbered = icmp eq ptr %lanes, null
+  %unit = shl i64 1, %shift
+  %even = icmp eq i64 %unit, %size
+  %q.3 = and i1 %q.2, %whole
+  %q.4 = and i1 %q.3, %writable
+  %q.5 = and i1 %q.4, %watched
+  %q.6 = and i1 %q.5, %unread
+  %q.7 = and i1 %q.6, %unnumbered
+  %quick = and i1 %q.7, %even
+  %older = load i64, field context.base of %context
+  %me = call i64 @current(ptr %context, i64 %program)
+  %mark.w = shl i64 %me, 1
+  %mark = trunc i64 %mark.w to i32
+  %old.2 = shl i64 %older, 1
+  %old.1 = or i64 %old.2, 1
+  %old.i = trunc i64 %old.1 to i32
+  %m.0 = insertelement <32 x i32> poison, i32 %mark, i64 0
+  %mine = shufflevector <32 x i32> %m.0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %o.0 = insertelement <32 x i32> poison, i32 %old.i, i64 0
+  %old = shufflevector <32 x i32> %o.0, <32 x i32> poison, <32 x i32> zeroinitializer
+  br label %each
+each:
+  %j = phi i64 [0, %entry], [%j1, %next]
+  %j1 = add i64 %j, 1
+  %far = mul i64 %j, %step
+  %here = add i64 %address, %far
+  %m.far = mul i64 %j, %mask.step
+  %m = getelementptr i8, ptr %mask, i64 %m.far
+  br i1 %quick, label %count, label %closely
+count:
+  %on = call i64 @prefix(ptr %m, i64 %n)
+  %bytes = mul i64 %on, %size
+  %end = add i64 %here, %bytes
+  %some = icmp sge i64 %on, 0
+  %above = icmp uge i64 %here, %low
+  %below = icmp ule i64 %end, %high
+  %in.0 = and i1 %above, %below
+  %in = and i1 %in.0, %some
+  br i1 %in, label %track, label %closely
+track:
+  %from = sub i64 %here, %base
+  %cell = lshr i64 %from, %shift
+  %cells = getelementptr i32, ptr %writers, i64 %cell
+  %fine = call i1 @track_written(ptr %cells, i64 %on, <32 x i32> %mine, <32 x i32> %old)
+  br i1 %fine, label %next, label %closely
+closely:
+  %p = inttoptr i64 %here to ptr
+  %l.far = mul i64 %j, %n
+  %l = add i64 %lane, %l.far
+  call void @tt.check.row(ptr %context, ptr %site, i64 %program, ptr %p, i64 %stride, i64 %n, ptr %m, i64 %l)
+  br label %next
+next:
+  %more = icmp slt i64 %j1, %rows
+  br i1 %more, label %each, label %done
 done:
   ret void
 }
