@@ -93,7 +93,6 @@ USAGE = [  # arguments | what is said
     (but(COMPILE, g=",,"), "'' is not a C expression"),
     (but(COMPILE, g="(n,1,1"), "'(n' is not a C expression"),
     (but(COMPILE, n="nothing"), "has no kernel 'nothing'"),
-    ([*COMPILE, "-t", "hip:gfx90a"], "not for hip"),
     ([*COMPILE, "-on", "a b"], "'a b' is not the name of a C function"),
     ([*COMPILE, "-o", "notes.txt/x"], "cannot open"),
     (["compile", "none.py", "-n", "k", "-s", "i32", "-g", "1,1,1"], "cannot open 'none.py'"),

@@ -23,6 +23,7 @@ TRAITS = {
     "rematerializable": "may be computed again where its operands are known",
     "global_memory": "may access global memory",
     "atomic": "updates global memory atomically",
+    "combines": "combines the elements along its `axis` by a region",
     "cross_lane": "threads exchange elements, or may; of `reduce` and `convert` the layout says it",
     "mma": "the result is an accumulator that matrix units may hold",
     "async_copy": "issues copies between global and shared memory that run beside the program, or waits for them",

@@ -31,7 +31,7 @@ def _part(x, axis, start, stop):
     return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
-@op("reduce", attrs=("axis",))
+@op("reduce", attrs=("axis",), traits=("combines",))
 class reduce:
     """Combine the elements along an axis: region (a..., b...) -> combined, associative and commutative."""
 
@@ -56,7 +56,7 @@ class reduce:
         return tuple(np.asarray(np.squeeze(x, axis=axis)) for x in xs)
 
 
-@op("scan", attrs=("axis",), traits=("cross_lane",), reverse=False)
+@op("scan", attrs=("axis",), traits=("combines", "cross_lane"), reverse=False)
 class scan:
     """Running combination along an axis, inclusive: region (acc..., x...) -> acc."""
 

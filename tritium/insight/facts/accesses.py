@@ -371,7 +371,7 @@ class _Run(Observer):
         """A line that computes is one step, however many ops it has."""
         if len(self.stepping) >= STEPS or not op.loc or op.kind in (ops.for_, ops.while_, ops.if_, ops.constant):
             return
-        kind = "dot" if op.kind is ops.dot else "reduce" if op.kind in (ops.reduce, ops.scan) else "compute"
+        kind = "dot" if op.kind is ops.dot else "reduce" if op.kind.combines else "compute"
         if kind == "compute" and (not op.types or type(op.types[0]) is not T.Tile or T.is_ptr(op.types[0])):
             return
         last, at = self.stepping[-1] if self.stepping else None, (_line(op), self._iteration())

@@ -78,7 +78,7 @@ def work_of(op, tensor_cores: bool = True) -> tuple[str, int]:
     if op.kind is ops.dot:
         a, out = op.operands[0].type, op.type
         return _dot_class(T.element(a), op.attrs["precision"], tensor_cores), 2 * T.numel(out) * T.shape(a)[-1]
-    if op.kind in (ops.reduce, ops.scan):
+    if op.kind.combines:
         t = op.operands[0].type
         return _plain_class(T.element(t)), T.numel(t) * len(op.operands) if _is_float(t) else 0
     if op.kind.row is None or not op.types or not _is_float(op.types[0]):

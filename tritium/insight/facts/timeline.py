@@ -218,7 +218,7 @@ def _work(op, costs: _Costs) -> Work | None:
     kind, count = work_of(op)
     if not count:
         return None
-    name = "reduce" if op.kind in (ops.reduce, ops.scan) else "compute"
+    name = "reduce" if op.kind.combines else "compute"
     return Work(name, line, f"{name} {op.types[0] if op.types else ''}", count, costs.work(kind, count))
 
 

@@ -133,7 +133,7 @@ def _combined_axes(module: Module) -> dict[tuple[int, ...], int]:
     found: dict[tuple[int, ...], set[int]] = {}
     loaded = set()
     for op in walk(module.body):
-        if op.kind in (ops.reduce, ops.scan):
+        if op.kind.combines:
             found.setdefault(T.shape(op.operands[0].type), set()).add(op.attrs["axis"])
         elif op.kind.access and op.types and not op.kind.atomic:
             loaded.add(tuple(n for n in T.shape(op.pointer.type) if n > 1))
