@@ -85,7 +85,7 @@ def product(a_ptr, b_ptr, c_ptr, K, stride_a, stride_b, stride_c, M: tl.constexp
         a = tl.load(a_ptr + m[:, None] * stride_a + k[None, :])
         b = tl.load(b_ptr + k[:, None] * stride_b + n[None, :])
         total = tl.dot(a, b, total)
-    tl.store(c_ptr + m[:, None] * stride_c + n[None, :], total)
+    tl.store(c_ptr + m[:, None] * stride_c + n[None, :], total.to(c_ptr.dtype.element_ty))
 
 
 def launched(kernel, grid, *args, target="cuda:80", **meta):

@@ -37,20 +37,6 @@ def whole_row(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def product(a_ptr, b_ptr, c_ptr, K, stride_a, stride_b, stride_c, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
-    """A product; its tiles and stages are up to the launch."""
-    m = tl.program_id(0) * M + tl.arange(0, M)
-    n = tl.program_id(1) * N + tl.arange(0, N)
-    total = tl.zeros((M, N), tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        a = tl.load(a_ptr + m[:, None] * stride_a + k[None, :])
-        b = tl.load(b_ptr + k[:, None] * stride_b + n[None, :])
-        total = tl.dot(a, b, total)
-    tl.store(c_ptr + m[:, None] * stride_c + n[None, :], total.to(tl.float16))
-
-
-@triton.jit
 def transposed(x_ptr, out_ptr, N, TILE: tl.constexpr):
     """A tile goes through shared memory, in which its rows become columns."""
     m = tl.program_id(0) * TILE + tl.arange(0, TILE)

@@ -79,7 +79,7 @@ class Made:
                                   self.folder)  # fmt: skip
                 assert back, "machine code does not come back from the disassembler"
             self.counts[group] += 1
-        except Exception as error:
+        except Exception as error:  # whatever it is, it is printed beside the others
             text = (str(error) or type(error).__name__).split("\n")[0]
             self.failed.append((group, label, text))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tritium
+from tests.insight import kernels
 from tests.insight import slow_kernels as K
 from tritium.backends.nvptx.assemble import ptxas
 
@@ -72,8 +73,8 @@ CASES = {
         K.transposed, transposed(64), "tl.store", "bank conflicts", "2-way bank conflicts", "change the tile's sizes",
         (K.transposed, transposed(32))),
     "no pipeline": (
-        K.product, product((64, 64, 32), 1), "for start", "pipeline", "waits for its loads in every iteration",
-        "num_stages=3", (K.product, product((64, 64, 32), 3))),
+        kernels.product, product((64, 64, 32), 1), "for start", "pipeline", "waits for its loads in every iteration",
+        "num_stages=3", (kernels.product, product((64, 64, 32), 3))),
     "low occupancy": (
         K.whole_row, whole_row(8192, 4), "def whole_row", "occupancy", "limited by registers", "more warps",
         (K.whole_row, whole_row(8192, 16))),
@@ -123,5 +124,5 @@ def test_a_load_that_every_iteration_repeats():
 
 
 def test_a_pipeline_that_leaves_no_room_for_a_second_program():
-    found = explained(K.product, product((128, 128, 64), 4), target="cuda:80")
+    found = explained(kernels.product, product((128, 128, 64), 4), target="cuda:80")
     assert any(f.rule == "occupancy" and "no second program" in f.title for f in found.findings[:2])
