@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import eights, lanes, races, regions, reports, rows, segments, tables
+from . import lanes, races, regions, reports, rows, scattered, segments, tables
 from .tables import CONTEXT, KINDS, PATTERN, RECORD, REGION, SLOTS, flag
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ["CONTEXT", "KINDS", "MODULES", "PATTERN", "RECORD", "REGION", "SLOTS"
 
 SYMBOLS = tuple(f"tt.check.{name}" for name in ("span", "rows", "row", "lanes", "wide", "release", "acquire", "barrier",
                                                 "wait", "patience", "stored", "multiple"))  # fmt: skip
-_PARTS = (reports, regions, segments, races, lanes, eights, rows)
+_PARTS = (reports, regions, segments, races, lanes, scattered, rows)
 MODULES = (tables, *_PARTS)
 
 

@@ -207,7 +207,7 @@ slowly:
   br i1 %unknown, label %each, label %several
 several:
   %s.r = call ptr @region(ptr %context, i64 %origin)
-  call void @eights(ptr %context, ptr %site, i64 %program, ptr %s.r, ptr null, i64 %address, i64 %stride, i64 %n,
+  call void @scattered(ptr %context, ptr %site, i64 %program, ptr %s.r, ptr null, i64 %address, i64 %stride, i64 %n,
       ptr %mask, i64 %lane)
   ret void
 each:

@@ -48,7 +48,7 @@ define internal i1 @are_defined(ptr %context, ptr %r, <8 x i64> %addresses, <8 x
 }
 
 ; n elements of one row of memory: at %addresses, or %stride bytes apart from %start on if that is null.
-define internal void @eights(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %start, i64 %stride,
+define internal void @scattered(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %start, i64 %stride,
                              i64 %n, ptr %mask, i64 %lane) nounwind noinline {
 entry:
   %size = load i64, field site.size of %site, align 1
@@ -362,7 +362,7 @@ given:
   %a.left = getelementptr i64, ptr %addresses, i64 %did
   %m.left = getelementptr i8, ptr %mask, i64 %did
   %l.left = add i64 %lane, %did
-  call void @eights(ptr %context, ptr %site, i64 %program, ptr %r, ptr %a.left, i64 0, i64 0, i64 %left, ptr %m.left,
+  call void @scattered(ptr %context, ptr %site, i64 %program, ptr %r, ptr %a.left, i64 0, i64 0, i64 %left, ptr %m.left,
       i64 %l.left)
   ret void
 each:
