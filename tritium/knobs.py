@@ -396,7 +396,31 @@ def _testing() -> bool:
 
 
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Those that the process may run on; in a container, no more than its share of them."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(here, processor_quota() or here)
+
+
+def processor_quota(folder: str = "/sys/fs/cgroup") -> int | None:
+    """The processors' worth of time that a container may use, rounded up; None if it is not limited.
+
+    More threads than that would be stopped for part of each period, and the others would wait for them.
+
+    >>> processor_quota("no such folder") is None
+    True
+    """
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join(_read(os.path.join(folder, file)) for file in files).split()
+            return max(1, -(-int(quota) // int(period))) if int(quota) > 0 else None
+        except (OSError, ValueError, ZeroDivisionError):  # not there, or "max"
+            continue
+    return None
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
 
 
 def _workers() -> int:
@@ -521,6 +545,7 @@ internal = Group("internal", (
     Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
     Knob("compile_workers", "TRITIUM_COMPILE_WORKERS", INT, _workers),  # processes that compile for tuners; 0: none
     Knob("why", "TRITIUM_WHY", BOOL, False, cached=True),  # print why a kernel is compiled again: docs/cache.md
+    Knob("openmp", "TRITIUM_OPENMP", BOOL, True),  # run CPU launches on torch's threads where that is faster
     Knob("fault_handler", "TRITIUM_FAULT_HANDLER", BOOL, True),  # tell which CPU kernel left its memory
     Knob("sanitize", "TRITIUM_SANITIZE", BOOL, False, cached=True),  # CPU kernels check each access: docs/sanitize.md
     Knob("sanitize_json", "TRITIUM_SANITIZE_JSON", STR),  # where a process that is sanitized writes what was found

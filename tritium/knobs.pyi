@@ -19,6 +19,7 @@ cpu_opt: int
 num_threads: int
 compile_workers: int
 why: bool
+openmp: bool
 fault_handler: bool
 sanitize: bool
 sanitize_json: str | None
@@ -203,6 +204,16 @@ def kept_limit(folder: str) -> int:
     """
 
 
+def processor_quota(folder: str = "/sys/fs/cgroup") -> int | None:
+    """The processors' worth of time that a container may use, rounded up; None if it is not limited.
+
+    More threads than that would be stopped for part of each period, and the others would wait for them.
+
+    >>> processor_quota("no such folder") is None
+    True
+    """
+
+
 def cache_invalidating_env() -> dict[str, str]:
     """The variables of `CACHE_INVALIDATING_ENV_VARS` that are set.
 
@@ -361,6 +372,7 @@ class internal_settings(Group):
     num_threads: int
     compile_workers: int
     why: bool
+    openmp: bool
     fault_handler: bool
     sanitize: bool
     sanitize_json: str | None

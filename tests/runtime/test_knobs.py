@@ -146,6 +146,18 @@ def test_internal_settings_are_read_without_a_group(monkeypatch):
     assert knobs.num_threads == 3 and os.environ["TRITIUM_NUM_THREADS"] == "3"
 
 
+@pytest.mark.parametrize("files, wanted", [
+    ({"cpu.max": "200000 100000"}, 2), ({"cpu.max": "150000 100000"}, 2), ({"cpu.max": "max 100000"}, None),
+    ({"cpu.max": "10000 100000"}, 1), ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
+    ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None), ({}, None),
+])  # fmt: skip
+def test_a_container_has_as_many_processors_as_its_quota(tmp_path, files, wanted):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert knobs.processor_quota(str(tmp_path)) == wanted
+
+
 def test_verify_is_on_under_pytest():
     assert knobs.verify is True
 

@@ -1,6 +1,7 @@
 """Launches that end before their programs do: a program for `test_interrupt.py`, which gives it time enough.
 
     python -m tests.backends.cpu.interrupted_launches 2          prints a line for each case, on two threads
+    python -m tests.backends.cpu.interrupted_launches 2 torch    the same, on the threads that torch computes with
 """
 
 import os
@@ -13,6 +14,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.cpu.torch_threads import on_torchs_threads
 from tritium.backends.cpu.runtime.image import Runtime
 
 # A shell that starts programs in the background has them ignore SIGINT.
@@ -262,12 +264,14 @@ CASES = (one_program, many_programs, one_of_many, spin_barrier, cooperative_barr
          other_thread)  # fmt: skip
 
 
-def main(threads):
+def main(threads, torch=""):
     """Run every case."""
     triton.knobs.num_threads = threads
+    if torch:
+        on_torchs_threads(threads)
     for case in CASES:
         print(case.__name__, bool(case()), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

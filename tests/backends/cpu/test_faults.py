@@ -14,7 +14,7 @@ import pytest
 
 from tritium.backends.cpu.lower import fault_record
 from tritium.backends.cpu.lower.function import lower
-from tritium.backends.cpu.runtime import alone, cooperative, faults, float_state, interrupt, pool
+from tritium.backends.cpu.runtime import alone, cooperative, faults, float_state, interrupt, openmp, pool
 from tritium.backends.cpu.runtime.job import before_arena
 from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir.text import parse_module
@@ -239,8 +239,8 @@ def test_many_lines_are_cut_short():
 @pytest.mark.parametrize("arch", ["x86-64-v3", "aarch64"])
 def test_llvm_takes_the_handler(arch):
     target = cpu_target(arch)
-    whole = (pool.pool(target) + alone.alone() + interrupt.interrupt() + float_state.float_state(target)
-             + cooperative.cooperative(target) + faults.faults(target))
+    whole = (pool.pool(target) + openmp.openmp() + alone.alone() + interrupt.interrupt()
+             + float_state.float_state(target) + cooperative.cooperative(target) + faults.faults(target))
     # Assembly is left out, which LLVM reads only for this machine.
     text = re.sub(r'call (\w+) asm .*"\((.*)\)', r"call \1 (...) @asm.\1(\2)", whole)
     assert "on_fault" in assembly(f"{text}\ndeclare i64 @asm.i64(...)\ndeclare void @asm.void(...)", target)

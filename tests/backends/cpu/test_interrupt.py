@@ -30,10 +30,12 @@ def test_docstring_examples(module):
     assert doctest.testmod(module).failed == 0
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one thread", "two threads"])
+@pytest.fixture(scope="module", params=["1", "2", "2 torch"], ids=["one thread", "two threads", "torch's threads"])
 def outcomes(request):
     """What each case of `interrupted_launches` found. A launch that does not stop runs into the time limit."""
-    command = [sys.executable, "-m", "tests.backends.cpu.interrupted_launches", str(request.param)]
+    if "torch" in request.param:
+        pytest.importorskip("torch")
+    command = [sys.executable, "-m", "tests.backends.cpu.interrupted_launches", *request.param.split()]
     env = {**os.environ, "TRITIUM_BACKEND": "cpu"}
     with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as process:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
@@ -33,20 +34,35 @@ from ...launcher import launcher as native_launcher
 from ...launcher.parts import NATIVE, Part, Symbols, builtin, preferred
 from ...llvm import jit, structs
 from ...llvm.target import CpuTarget, cpu_target
-from . import alone, arena, cooperative, fault_report, faults, float_state, interrupt, job, launcher, pool, system
+from . import (
+    alone,
+    arena,
+    cooperative,
+    fault_report,
+    faults,
+    float_state,
+    interrupt,
+    job,
+    launcher,
+    openmp,
+    pool,
+    system,
+)
 
 __all__ = ["CORE", "Runtime"]
 
 
 def _core(target: CpuTarget) -> str:
-    text = "\n".join((pool.pool(target), alone.alone(), interrupt.interrupt(), float_state.float_state(target),
-                      cooperative.cooperative(target), faults.faults(target), launcher.launcher() if NATIVE else ""))
+    text = "\n".join((pool.pool(target), openmp.openmp(), alone.alone(), interrupt.interrupt(),
+                      float_state.float_state(target), cooperative.cooperative(target), faults.faults(target),
+                      launcher.launcher() if NATIVE else ""))
     return text.replace(" noinline cold {", " noinline optnone {")  # LLVM need not spend time on it
 
 
-_CORE = (pool.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS + (launcher.SYMBOLS if NATIVE else ()))
-CORE = Part("core", _CORE, (structs, job, system, arena, pool, alone, interrupt, float_state, cooperative, fault_report,
-                            faults, guards, native_launcher, fast_paths, preconditions, launcher), _core)
+_CORE = (pool.SYMBOLS + openmp.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS
+         + (launcher.SYMBOLS if NATIVE else ()))
+CORE = Part("core", _CORE, (structs, job, system, arena, pool, openmp, alone, interrupt, float_state, cooperative,
+                            fault_report, faults, guards, native_launcher, fast_paths, preconditions, launcher), _core)
 
 
 def _called() -> Sequence[Part]:
@@ -80,6 +96,7 @@ class Runtime:
     def __init__(self):
         self.core = Symbols(preferred.get("core") or cpu_target(), lambda: (CORE,))
         self._levels: dict[CpuTarget, Mapping[str, int]] = {}
+        self._looked_for_team = False
         self._limit = ctypes.c_int64.from_address(self.core["tt.pool.limit"])
         ctypes.CFUNCTYPE(None)(self.core["tt.pool.setup"])()
         ctypes.c_uint64.from_address(self.core["tt.pool.main"]).value = threading.main_thread().ident or 0
@@ -112,6 +129,17 @@ class Runtime:
             found = self._levels.setdefault(target, ChainMap(*both))
         return found
 
+    def _find_team(self) -> None:
+        """Let jobs run on the threads that torch computes with, once torch is loaded (openmp.py)."""
+        if self._looked_for_team or "torch" not in sys.modules or not knobs.openmp:
+            return
+        self._looked_for_team = True
+        found = openmp.find()
+        if found is not None:
+            parallel, threads = (ctypes.c_void_p.from_address(self.core[f"tt.team.{name}"])
+                                 for name in ("parallel", "threads"))
+            threads.value, parallel.value = found[1], found[0]
+
     def ask(self, judge: Callable[..., bool]) -> None:
         """Let `judge(kernel, gx, gy, gz, address of the slots)` decide on launches that the native checks cannot.
 
@@ -128,6 +156,7 @@ class Runtime:
         >>> Runtime.get().record(4096, 128, [record.INT32]).extra
         128
         """
+        self._find_team()
         run = self.core["tt.finish"] if NATIVE else 0
         return record.record(run, entry, arena_bytes, guards, owner, **form)
 

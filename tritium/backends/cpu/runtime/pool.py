@@ -2,10 +2,18 @@
 
 A *job* lives on the stack of the thread that launches it. That thread works too, and begins alone: no worker is woken
 while the rest of the job is estimated to take less time than waking one. The estimate is the time of the kernel's
-programs in its last launch; the first launch of a kernel is timed as it runs. Then the job is opened, and workers join
-it through one word, `state`: odd means closed, otherwise it is twice the number of workers inside. All threads inside
-take programs from a shared counter. The caller closes the job and waits for those inside; it never waits for a worker
-that has not started, so a busy machine costs nothing.
+programs in its last launch; the first launch of a kernel is timed as it runs. What waking takes is measured as it
+happens: 10 us on one machine, 200 us on another. Then the job is opened, and workers join it through one word,
+`state`: odd means closed, otherwise it is twice the number of workers inside. All threads inside take programs from a
+shared counter. The caller closes the job and waits for those inside; it never waits for a worker that has not
+started, so a busy machine costs nothing.
+
+A worker that leaves a job looks for the next one before it sleeps. It looks twice as long as jobs have been apart
+lately, if that is below a millisecond, else 20 us. So launches in a loop find their workers awake, a program that
+launches now and then has no thread spinning, and a pool spins for two milliseconds at most. After 20 us a worker that
+looks for work yields to any thread that has some.
+
+Where torch computes in the process, its threads may run a job instead (openmp.py).
 
 There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
 
@@ -34,9 +42,13 @@ _STATE = """
 @busy = internal global i32 0, align 128          ; a launch owns the pool
 @tt.pool.limit = global i64 0, align 128          ; workers that may help one job
 @tt.pool.spawned = global i64 0
-@asleep = internal global i64 0                   ; under the mutex
+@asleep = internal global i64 0                   ; changed under the mutex
 @wake_after = internal global i64 0               ; ticks of remaining work that make it worth waking somebody
-@spin_for = internal global i64 0                 ; ticks a worker looks for work before it sleeps
+@share_after = internal global i64 0              ; the same if somebody is awake
+@spin_for = internal global i64 0                 ; ticks a worker looks for work, at least, before it sleeps
+@gap = internal global i64 0                      ; ticks between jobs: an average of the last ones
+@opened_at = internal global i64 0                ; ticks when a job was last opened, and closed
+@closed_at = internal global i64 0
 @key = internal global i64 0                      ; of the thread's arena
 @known = internal global [256 x %known] zeroinitializer, align 64 ; by a few bits of the entry; belongs to who is @busy
 @mutex = internal global [128 x i8] zeroinitializer, align 64
@@ -66,14 +78,19 @@ declare i32 @usleep(i32)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.ctlz.i64(i64, i1)
+declare i64 @llvm.fptoui.sat.i64.f64(double)
 
 ; Once per process, before anything else.
 define void @tt.pool.setup() nounwind noinline cold {
   %per_second = call i64 @frequency()
-  %wake = udiv i64 %per_second, 33333             ; 30 us: what it takes until a sleeping thread runs
+  %wake = udiv i64 %per_second, 33333             ; 30 us until a sleeping thread runs, as long as nobody knows better
   store i64 %wake, ptr @wake_after
+  %share = udiv i64 %per_second, 125000           ; 8 us: five times what moves between the caches of two cores
+  store i64 %share, ptr @share_after
   %spin = udiv i64 %per_second, 50000             ; 20 us
   store i64 %spin, ptr @spin_for
+  %gap = udiv i64 %per_second, 250                ; 4 ms: no loop of launches yet
+  store i64 %gap, ptr @gap
   %look = udiv i64 %per_second, 20                ; 50 ms
   store i64 %look, ptr @look_every
   %r = call i32 @pthread_key_create(ptr @key, ptr @unmap_arena)
@@ -96,6 +113,7 @@ define internal void @free_pool() nounwind noinline cold {
   store i64 0, ptr @tt.pool.spawned
   store i64 1, ptr @state
   call void @forget_launches()
+  call void @forget_team()
   store atomic i32 0, ptr @busy release, align 4
   ret void
 }
@@ -152,23 +170,27 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
 
 ; Whether a worker would find work: the job is open, has programs left and room for a helper.
 define internal i1 @wanted(i64 %state) nounwind {
+entry:
+  %closed = trunc i64 %state to i1                ; then the counter is left to those who use it
+  br i1 %closed, label %no, label %open
+open:
   %next = load atomic i64, ptr @next monotonic, align 8
   %total = load atomic i64, ptr @total monotonic, align 8
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
-  %closed = trunc i64 %state to i1
-  %open = xor i1 %closed, true
   %left = icmp slt i64 %next, %total
   %inside = lshr i64 %state, 1
   %room = icmp slt i64 %inside, %limit
-  %both = and i1 %open, %left
-  %all = and i1 %both, %room
-  ret i1 %all
+  %both = and i1 %left, %room
+  ret i1 %both
+no:
+  ret i1 false
 }
 
-; Under the mutex: wake up to two; each of them does the same, so that nobody wakes all the others one after another.
+; Wake up to two; each of them does the same, so that nobody wakes all the others one after another. The mutex is free:
+; those who wake up want it.
 define internal void @wake_two() nounwind {
 entry:
-  %n = load i64, ptr @asleep
+  %n = load atomic i64, ptr @asleep monotonic, align 8
   %one = icmp sgt i64 %n, 0
   br i1 %one, label %first, label %done
 first:
@@ -182,22 +204,58 @@ done:
   ret void
 }
 
+; How long it took a thread to wake up, since the job was opened: an average, between 10 and 300 us.
+define internal void @woke() nounwind {
+  %now = call i64 @ticks()
+  %opened = load atomic i64, ptr @opened_at monotonic, align 8
+  %took = sub i64 %now, %opened
+  %share = load i64, ptr @share_after
+  %most = mul i64 %share, 38
+  %bounded = call i64 @llvm.umin.i64(i64 %took, i64 %most)
+  %before = load atomic i64, ptr @wake_after monotonic, align 8
+  %seven = mul i64 %before, 7
+  %sum = add i64 %seven, %bounded
+  %average = lshr i64 %sum, 3
+  %after = call i64 @llvm.umax.i64(i64 %average, i64 %share)
+  store atomic i64 %after, ptr @wake_after monotonic, align 8
+  ret void
+}
+
+; How long to look for work before going to sleep.
+define internal i64 @patience() nounwind {
+  %least = load i64, ptr @spin_for
+  %gap = load atomic i64, ptr @gap monotonic, align 8
+  %rare = mul i64 %least, 50                      ; 1 ms
+  %often = icmp ult i64 %gap, %rare
+  %twice = shl i64 %gap, 1
+  %long = call i64 @llvm.umax.i64(i64 %twice, i64 %least)
+  %ticks = select i1 %often, i64 %long, i64 %least
+  ret i64 %ticks
+}
+
 define internal ptr @worker(ptr %unused) nounwind {
 entry:
   %floats = call i64 @own_floats()                ; not its maker's
   br label %look
 look:
   %since = call i64 @ticks()
+  %patience = call i64 @patience()
   br label %spin
 spin:
   %state = load atomic i64, ptr @state acquire, align 8
   %work = call i1 @wanted(i64 %state)
   br i1 %work, label %join, label %idle
 join:
-  %more = add i64 %state, 2
-  %swap = cmpxchg ptr @state, i64 %state, i64 %more acq_rel monotonic
-  %joined = extractvalue { i64, i1 } %swap, 1
-  br i1 %joined, label %inside, label %spin
+  %was = atomicrmw add ptr @state, i64 2 acq_rel  ; all at once: who would compare first would wait for all others
+  %closed = trunc i64 %was to i1
+  %others = lshr i64 %was, 1
+  %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
+  %full = icmp sge i64 %others, %limit
+  %late = or i1 %closed, %full
+  br i1 %late, label %back, label %inside
+back:
+  %out = atomicrmw sub ptr @state, i64 2 release
+  br label %spin
 inside:
   %job = load ptr, ptr @open_job
   %arena = call ptr @arena_for(ptr %job, i64 0)
@@ -215,32 +273,31 @@ idle:
   call void @pause()
   %now = call i64 @ticks()
   %spent = sub i64 %now, %since
-  %patience = load i64, ptr @spin_for
+  %least = load i64, ptr @spin_for
+  %polite = icmp sgt i64 %spent, %least
+  br i1 %polite, label %yield, label %spin
+yield:
+  %y = call i32 @sched_yield()
   %tired = icmp sgt i64 %spent, %patience
   br i1 %tired, label %sleep, label %spin
 sleep:
   %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
-  %n1 = load i64, ptr @asleep
-  %n2 = add i64 %n1, 1
-  store i64 %n2, ptr @asleep
-  %again = load atomic i64, ptr @state acquire, align 8
+  %n1 = atomicrmw add ptr @asleep, i64 1 seq_cst
+  %again = load atomic i64, ptr @state seq_cst, align 8
   %missed = call i1 @wanted(i64 %again)           ; opened since: its caller may have signalled already
   br i1 %missed, label %awake, label %wait
 wait:
   %r2 = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
+  call void @woke()
   br label %awake
 awake:
-  %n3 = load i64, ptr @asleep
-  %n4 = sub i64 %n3, 1
-  store i64 %n4, ptr @asleep
+  %n2 = atomicrmw sub ptr @asleep, i64 1 monotonic
+  %r3 = call i32 @pthread_mutex_unlock(ptr @mutex)
   %then = load atomic i64, ptr @state acquire, align 8
   %still = call i1 @wanted(i64 %then)
-  br i1 %still, label %pass, label %up
+  br i1 %still, label %pass, label %look
 pass:
   call void @wake_two()
-  br label %up
-up:
-  %r3 = call i32 @pthread_mutex_unlock(ptr @mutex)
   br label %look
 }
 
@@ -362,6 +419,41 @@ done:
   ret i64 0
 }
 
+; Programs that a thread takes at a time. Sixteen turns for each thread level out uneven programs; a turn of less than
+; two microseconds would be spent on the counter that all threads share.
+define internal i64 @turn(i64 %total, i64 %threads, double %each) nounwind {
+  %turns = shl i64 %threads, 4
+  %even = udiv i64 %total, %turns
+  %share = load i64, ptr @share_after
+  %share.f = sitofp i64 %share to double
+  %long = fmul double %share.f, 2.5e-1
+  %least.f = fdiv double %long, %each
+  %least = call i64 @llvm.fptoui.sat.i64.f64(double %least.f)
+  %rest = add i64 %total, %threads
+  %up = sub i64 %rest, 1
+  %most = udiv i64 %up, %threads
+  %enough = call i64 @llvm.umin.i64(i64 %least, i64 %most)
+  %some = call i64 @llvm.umax.i64(i64 %even, i64 %enough)
+  %one = call i64 @llvm.umax.i64(i64 %some, i64 1)
+  %chunk = call i64 @llvm.umin.i64(i64 %one, i64 1024)
+  ret i64 %chunk
+}
+
+; A job is opened: how long the pool had none, 4 ms at most, counts for half of the average.
+define internal void @note_gap(i64 %now) nounwind {
+  store atomic i64 %now, ptr @opened_at monotonic, align 8
+  %closed = load i64, ptr @closed_at
+  %since = sub i64 %now, %closed
+  %least = load i64, ptr @spin_for
+  %most = mul i64 %least, 200
+  %bounded = call i64 @llvm.umin.i64(i64 %since, i64 %most)
+  %before = load atomic i64, ptr @gap monotonic, align 8
+  %sum = add i64 %before, %bounded
+  %average = lshr i64 %sum, 1
+  store atomic i64 %average, ptr @gap monotonic, align 8
+  ret void
+}
+
 ; Run programs until none is left to take; the pool may be taken and open afterwards, and others inside.
 define internal i64 @share(ptr %job, ptr %arena) nounwind {
 entry:
@@ -374,23 +466,26 @@ entry:
 taken:
   %r0 = call i64 @run_alone(ptr %job, ptr %arena)
   ret i64 0
-first:                                            ; sixteen turns for each thread level out uneven programs
+first:
   store i64 1, ptr %stage.p
-  %threads = add i64 %limit, 1
-  %turns = shl i64 %threads, 4
-  %share = udiv i64 %total, %turns
-  %some = call i64 @llvm.umax.i64(i64 %share, i64 1)
-  %chunk = call i64 @llvm.umin.i64(i64 %some, i64 1024)
-  %chunk.p = field job.chunk of %job
-  store i64 %chunk, ptr %chunk.p
-  %wake = load i64, ptr @wake_after
+  %asleep = load atomic i64, ptr @asleep monotonic, align 8
+  %there = load i64, ptr @tt.pool.spawned
+  %awake = icmp slt i64 %asleep, %there
+  %share = load i64, ptr @share_after
+  %cold = load atomic i64, ptr @wake_after monotonic, align 8
+  %wake = select i1 %awake, i64 %share, i64 %cold
   %wake.f = sitofp i64 %wake to double
   %total.f = sitofp i64 %total to double
   %kernel = load ptr, field job.entry of %job
   %known = call ptr @known_of(ptr %kernel)
   %known.kernel = load ptr, field known.entry of %known
   %same = icmp eq ptr %known.kernel, %kernel
-  %each = load double, field known.each of %known
+  %each.then = load double, field known.each of %known
+  %each = select i1 %same, double %each.then, double 1.0e18
+  %threads = add i64 %limit, 1
+  %chunk = call i64 @turn(i64 %total, i64 %threads, double %each)
+  %chunk.p = field job.chunk of %job
+  store i64 %chunk, ptr %chunk.p
   %all = fmul double %each, %total.f
   %much = fcmp ogt double %all, %wake.f
   %at_once = and i1 %same, %much
@@ -415,6 +510,7 @@ more:
   %spent.f = sitofp i64 %spent to double
   %end.f = sitofp i64 %end to double
   %left.f = fsub double %total.f, %end.f
+  %each.seen = fdiv double %spent.f, %end.f
   %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
   %bound = fmul double %wake.f, %end.f
   %long = fcmp ogt double %rest, %bound
@@ -425,27 +521,47 @@ more:
   br i1 %long, label %open, label %own
 open:
   %from = phi i64 [0, %first], [%end, %more]
+  %each.now = phi double [%each, %first], [%each.seen, %more]
   store atomic i64 %from, ptr @next monotonic, align 8
   store atomic i64 %total, ptr @total monotonic, align 8
   store ptr %job, ptr @open_job
   store i64 2, ptr %stage.p
-  store atomic i64 0, ptr @state seq_cst, align 8
-  %spawned = load i64, ptr @tt.pool.spawned
-  %few = icmp slt i64 %spawned, %limit
-  br i1 %few, label %spawn, label %signal
+  call void @note_gap(i64 %start)
+  %all.now = fmul double %each.now, %total.f
+  %team = call i64 @choose_team(i64 %threads, double %all.now)
+  %on_team = icmp ne i64 %team, 0
+  br i1 %on_team, label %team.run, label %workers
+team.run:
+  %with_team = call i64 @run_on_team(ptr %job, i64 %threads)
+  %with_team.at = load i64, ptr @team.began
+  br label %ended
+workers:
+  %odd = atomicrmw sub ptr @state, i64 1 seq_cst
+  %few = icmp slt i64 %there, %limit
+  br i1 %few, label %spawn, label %ask
 spawn:
   call void @spawn(i64 %limit)
-  br label %signal
-signal:
+  br label %ask
+ask:
+  %sleeping = load atomic i64, ptr @asleep seq_cst, align 8
+  %someone = icmp sgt i64 %sleeping, 0
+  br i1 %someone, label %signal, label %work
+signal:                                           ; after whoever looked at the state, and goes to sleep
   %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
-  call void @wake_two()
   %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
+  call void @wake_two()
+  br label %work
+work:
   %opened = call i64 @ticks()                     ; waking others is not part of what programs take
-  %ran = call i64 @drain(ptr %job, ptr %arena)
+  %with_workers = call i64 @drain(ptr %job, ptr %arena)
+  br label %ended
+ended:
+  %ran = phi i64 [%with_team, %team.run], [%with_workers, %work]
+  %began = phi i64 [%with_team.at, %team.run], [%opened, %work]
   %busy = icmp sgt i64 %ran, 0
   br i1 %busy, label %note, label %done
 note:
-  call void @learn(ptr %known, ptr %kernel, i64 %opened, i64 %ran)
+  call void @learn(ptr %known, ptr %kernel, i64 %began, i64 %ran)
   br label %done
 done:
   ret i64 0
@@ -464,7 +580,7 @@ join:                                             ; for those who are inside
   %tries = phi i64 [0, %shut], [%tried, %again]
   %state = load atomic i64, ptr @state acquire, align 8
   %empty = icmp eq i64 %state, 1
-  br i1 %empty, label %release, label %waiting
+  br i1 %empty, label %shut.down, label %waiting
 waiting:
   %tried = add i64 %tries, 1
   call void @pause()
@@ -477,6 +593,11 @@ yield:
   br label %again
 again:
   br label %join
+shut.down:
+  %now.closed = call i64 @ticks()
+  store i64 %now.closed, ptr @closed_at
+  call void @note_cost(i64 %now.closed)
+  br label %release
 release:
   store atomic i32 0, ptr @busy release, align 4
   ret void
