@@ -19,7 +19,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 
 from tritium import knobs, locks
 from tritium.cache_events import CacheStats, count, damaged, reset_stats, stats, tolerate
@@ -58,10 +60,18 @@ def read(manager: CacheManager, filename: str) -> bytes | None:
 
 def write(manager: CacheManager, filename: str, data: bytes) -> None:
     """Store a file only we read, if the disk lets us."""
+    error = _put(manager, filename, data)
+    if error is not None:
+        tolerate(error)
+
+
+def _put(manager: CacheManager, filename: str, data: bytes) -> OSError | None:
+    """Store a file only we read; why it could not be, or None."""
     try:
         manager.put(seal(data, f"{manager.key}/{filename}", signing_key()), filename)
     except OSError as error:
-        tolerate(error)
+        return error
+    return None
 
 
 _SUMS = ".sum"  # of a group's files: they are read by others too, so their checksums lie in a file beside them
@@ -176,7 +186,7 @@ def get_dump_manager(key: str) -> CacheManager:
     return _manager(key, dump=True)
 
 
-_NOT_COMPILING = frozenset(("__pycache__", "interp", "kernels", "runtime", "tools"))
+_NOT_COMPILING = frozenset(("__pycache__", "insight", "interp", "kernels", "runtime", "tools"))
 
 
 def _sources(folder: str) -> Iterator[os.DirEntry]:
@@ -192,7 +202,8 @@ def _sources(folder: str) -> Iterator[os.DirEntry]:
 def fingerprint() -> str:
     """A hash of tritium's own files: another version of the compiler never loads this one's kernels.
 
-    Reading them all takes longer than looking whether they are as they were, so the answer is kept.
+    Reading them all takes longer than looking whether they are as they were, so the answer is kept: with the bytecode
+    of these files, so that a process with an empty cache has it too, or in the cache where Python keeps no bytecode.
 
     >>> len(fingerprint())
     64
@@ -200,10 +211,12 @@ def fingerprint() -> str:
     try:
         files = [(entry, entry.stat()) for entry in _sources(os.path.dirname(os.path.abspath(__file__)))]
         seen = "\n".join(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}" for entry, stat in files)
-        manager = get_cache_manager(hashlib.sha256(seen.encode()).hexdigest())
-        kept = read(manager, "fingerprint.txt")
-        if kept is not None:
-            return kept.decode()
+        state = hashlib.sha256(seen.encode()).hexdigest()
+        places = _beside_bytecode(), get_cache_manager(state)
+        for manager in filter(None, places):
+            kept = (read(manager, "fingerprint.txt") or b"").decode().split()
+            if len(kept) == 2 and kept[0] == state:
+                return kept[1]
         digest = hashlib.sha256()
         for entry, _ in files:
             with open(entry.path, "rb") as file:
@@ -211,5 +224,15 @@ def fingerprint() -> str:
     except OSError as error:  # nobody can tell which compiler this is: its kernels are its own
         tolerate(error)
         return os.urandom(32).hex()
-    write(manager, "fingerprint.txt", digest.hexdigest().encode())
-    return digest.hexdigest()
+    found = digest.hexdigest()
+    data = f"{state} {found}".encode()
+    if places[0] is None or _put(places[0], "fingerprint.txt", data) is not None:
+        write(places[1], "fingerprint.txt", data)
+    return found
+
+
+def _beside_bytecode() -> CacheManager | None:
+    """The folder of this module's bytecode; None where Python writes none."""
+    if sys.dont_write_bytecode:
+        return None
+    return FileCacheManager("tritium", directory=os.path.dirname(cache_from_source(os.path.abspath(__file__))))

@@ -199,18 +199,26 @@ def test_many_processes_never_see_half_a_file():
     assert json.load(open(os.path.join(directory, "__grp__k.json")))
 
 
-def test_the_fingerprint_is_that_of_the_files(tmp_path, monkeypatch):
+@pytest.mark.parametrize("bytecode", [True, False])
+def test_the_fingerprint_is_that_of_the_files(tmp_path, monkeypatch, bytecode):
     """Kept for files that are as they were, worked out again for others."""
     package, kept = tmp_path / "package", tmp_path / "kept"
     (package / "ir").mkdir(parents=True)
     (package / "tools").mkdir()
     monkeypatch.setattr(cache, "__file__", str(package / "cache.py"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", not bytecode)
     monkeypatch.setattr(knobs.cache, "dir", str(kept))
     found = []
     for path, text in (("ir/types.py", "1"), ("ir/types.py", "2"), ("tools/opt.py", "3"), ("ir/more.py", "4")):
         (package / path).write_text(text)
         found.append(cache.fingerprint.__wrapped__())
     assert found[0] != found[1] == found[2] != found[3]
-    (answer,) = [path for path in kept.glob("*/fingerprint.txt") if path.read_text().startswith(found[3])]
-    cache.write(FileCacheManager(answer.parent.name), "fingerprint.txt", b"as it was")
-    assert cache.fingerprint.__wrapped__() == "as it was"
+    places = (package / "__pycache__" / "tritium").glob("*.txt") if bytecode else kept.glob("*/fingerprint.txt")
+    (answer,) = [path for path in places if found[3] in path.read_text()]
+    manager = FileCacheManager(answer.parent.name, directory=str(answer.parents[1]))
+    state, _ = cache.read(manager, "fingerprint.txt").split()
+    cache.write(manager, "fingerprint.txt", state + b" as-it-was")
+    knobs.cache.dir = str(tmp_path / "another") if bytecode else str(kept)  # bytecode serves an empty cache as well
+    assert cache.fingerprint.__wrapped__() == "as-it-was"
+    cache.write(manager, "fingerprint.txt", b"of-other-files as-it-was")
+    assert cache.fingerprint.__wrapped__() == found[3]
