@@ -23,7 +23,7 @@ def part_kernel(q_ptr, k_ptr, v_ptr, lengths_ptr, work_ptr, lse_ptr, scale, N, p
     """The GROUP queries of one head of keys over keys [p * part, (p + 1) * part); ROWS is GROUP rounded up."""
     head = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * part
-    end = min(first + part, tl.load(lengths_ptr + head // KV_HEADS))
+    end = min(first + part, N if lengths_ptr is None else tl.load(lengths_ptr + head // KV_HEADS))
     g = tl.arange(0, ROWS)
     d = tl.arange(0, D)
     q = tl.load(q_ptr + (head * GROUP + g[:, None]) * D + d[None, :], mask=g[:, None] < GROUP, other=0.0)
@@ -65,7 +65,7 @@ def join_kernel(work_ptr, lse_ptr, out_ptr, parts, D: tl.constexpr, PARTS: tl.co
 
 
 def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: int | None = None,
-                     block: int | None = None):
+                     block: int = 64):
     """softmax(q k^T * scale) v: q (batch, heads, D), k and v (batch, kv_heads, N, D); kv_heads divides heads.
 
     `lengths` (batch), int32, says how many keys each sequence has; the result for a sequence without keys is zero.
@@ -76,12 +76,9 @@ def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: i
     True
     """
     batch, heads, D, kv_heads, N = _check(q, k, v, lengths)
-    if lengths is None:
-        lengths = arrays.like_device(np.full(batch, N, np.int32), "numpy" if isinstance(q, np.ndarray) else q.device)
-    q, k, v, lengths = map(arrays.contiguous, (q, k, v, lengths))
+    q, k, v = map(arrays.contiguous, (q, k, v))
+    lengths = None if lengths is None else arrays.contiguous(lengths)
     scale = 1 / math.sqrt(D) if scale is None else scale
-    if block is None:
-        block = 128 if arrays.on_gpu(q) else 64
     if parts is None:
         parts = max(1, (4 if arrays.on_gpu(q) else 2) * arrays.multiprocessors() // max(1, batch * kv_heads))
     part = max(1, triton.cdiv(triton.cdiv(N, block), parts)) * block

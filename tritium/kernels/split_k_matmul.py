@@ -33,14 +33,15 @@ def partial_kernel(a_ptr, b_ptr, work_ptr, M, N, K, part, stride_am, stride_ak, 
 
 
 @triton.jit
-def add_parts_kernel(work_ptr, c_ptr, size, parts, BLOCK: tl.constexpr):
-    """The sum of the parts, BLOCK elements of C per program."""
+def add_parts_kernel(work_ptr, c_ptr, size, parts, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of the parts, BLOCK elements of C per program and ROWS parts at a time: many loads are in flight."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for _ in range(parts):
-        total += tl.load(work_ptr + offsets, mask=offsets < size)
-        work_ptr += size
-    tl.store(c_ptr + offsets, total.to(c_ptr.dtype.element_ty), mask=offsets < size)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for first in range(0, parts, ROWS):
+        part = first + tl.arange(0, ROWS)
+        total += tl.load(work_ptr + part.to(tl.int64)[:, None] * size + offsets[None, :],
+                         mask=(part < parts)[:, None] & (offsets < size)[None, :], other=0.0)
+    tl.store(c_ptr + offsets, tl.sum(total, axis=0).to(c_ptr.dtype.element_ty), mask=offsets < size)
 
 
 def split_k_matmul(a, b, parts: int | None = None, blocks=None):
@@ -62,7 +63,9 @@ def split_k_matmul(a, b, parts: int | None = None, blocks=None):
     work = arrays.empty(a, (parts, M, N), "float32")
     partial_kernel[(triton.cdiv(M, blocks[0]), triton.cdiv(N, blocks[1]), parts)](
         a, b, work, M, N, K, per_part, *strides[:4], BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2])
-    add_parts_kernel[(triton.cdiv(M * N, 1024),)](work, c, M * N, parts, BLOCK=1024)
+    rows = min(32, triton.next_power_of_2(parts)) if arrays.on_gpu(a) else 1
+    block = 2048 // rows  # elements of all rows: what four warps hold easily
+    add_parts_kernel[(triton.cdiv(M * N, block),)](work, c, M * N, parts, ROWS=rows, BLOCK=block)
     return c
 
 

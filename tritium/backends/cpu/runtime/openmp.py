@@ -43,6 +43,21 @@ define internal void @forget_team() nounwind noinline cold {
   ret void
 }
 
+define internal i64 @team_cost() nounwind {
+  %p = getelementptr i64, ptr @tt.team.cost, i64 1
+  %cost = load i64, ptr %p
+  ret i64 %cost
+}
+
+define internal void @doubt_team() nounwind {
+  %p = getelementptr i64, ptr @tt.team.cost, i64 1
+  %cost = load i64, ptr %p
+  %part = lshr i64 %cost, 6
+  %lower = sub i64 %cost, %part
+  store i64 %lower, ptr %p
+  ret void
+}
+
 ; Whether this thread may run a job on the team of OpenMP.
 define internal i1 @has_team(i64 %threads) nounwind {
 entry:
@@ -74,9 +89,8 @@ entry:
   %may = call i1 @has_team(i64 %threads)
   br i1 %may, label %compare, label %workers
 compare:
-  %by.team.p = getelementptr i64, ptr @tt.team.cost, i64 1
   %by.workers = load i64, ptr @tt.team.cost
-  %by.team = load i64, ptr %by.team.p
+  %by.team = call i64 @team_cost()
   %better = icmp ule i64 %by.team, %by.workers
   %n = load i64, ptr @untried
   %more = add i64 %n, 1

@@ -439,6 +439,44 @@ define internal i64 @turn(i64 %total, i64 %threads, double %each) nounwind {
   ret i64 %chunk
 }
 
+; Ticks of work that are worth sharing: what it costs to have others help.
+define internal i64 @worth_sharing(i1 %awake, i64 %threads) nounwind {
+entry:
+  %share = load i64, ptr @share_after
+  %cold = load atomic i64, ptr @wake_after monotonic, align 8
+  %workers = select i1 %awake, i64 %share, i64 %cold
+  %may = call i1 @has_team(i64 %threads)
+  br i1 %may, label %team, label %done
+team:
+  %cost = call i64 @team_cost()
+  %least = call i64 @llvm.umax.i64(i64 %cost, i64 %share)
+  %best = call i64 @llvm.umin.i64(i64 %least, i64 %workers)
+  br label %done
+done:
+  %ticks = phi i64 [%workers, %entry], [%best, %team]
+  ret i64 %ticks
+}
+
+; A job ran alone because others were slow to help, it seems: that is believed a little less each time.
+define internal void @doubt(i64 %start) nounwind {
+entry:
+  %now = call i64 @ticks()
+  %spent = sub i64 %now, %start
+  %share = load i64, ptr @share_after
+  %short = icmp ult i64 %spent, %share
+  br i1 %short, label %done, label %less
+less:
+  %wake = load atomic i64, ptr @wake_after monotonic, align 8
+  %part = lshr i64 %wake, 6
+  %lower = sub i64 %wake, %part
+  %least = call i64 @llvm.umax.i64(i64 %lower, i64 %share)
+  store atomic i64 %least, ptr @wake_after monotonic, align 8
+  call void @doubt_team()
+  br label %done
+done:
+  ret void
+}
+
 ; A job is opened: how long the pool had none, 4 ms at most, counts for half of the average.
 define internal void @note_gap(i64 %now) nounwind {
   store atomic i64 %now, ptr @opened_at monotonic, align 8
@@ -471,9 +509,8 @@ first:
   %asleep = load atomic i64, ptr @asleep monotonic, align 8
   %there = load i64, ptr @tt.pool.spawned
   %awake = icmp slt i64 %asleep, %there
-  %share = load i64, ptr @share_after
-  %cold = load atomic i64, ptr @wake_after monotonic, align 8
-  %wake = select i1 %awake, i64 %share, i64 %cold
+  %threads = add i64 %limit, 1
+  %wake = call i64 @worth_sharing(i1 %awake, i64 %threads)
   %wake.f = sitofp i64 %wake to double
   %total.f = sitofp i64 %total to double
   %kernel = load ptr, field job.entry of %job
@@ -482,7 +519,6 @@ first:
   %same = icmp eq ptr %known.kernel, %kernel
   %each.then = load double, field known.each of %known
   %each = select i1 %same, double %each.then, double 1.0e18
-  %threads = add i64 %limit, 1
   %chunk = call i64 @turn(i64 %total, i64 %threads, double %each)
   %chunk.p = field job.chunk of %job
   store i64 %chunk, ptr %chunk.p
@@ -503,6 +539,7 @@ own:                                              ; alone, until the rest looks 
   br i1 %stop, label %alone_to_the_end, label %more
 alone_to_the_end:
   call void @learn(ptr %known, ptr %kernel, i64 %start, i64 %end)
+  call void @doubt(i64 %start)
   br label %done
 more:
   %now = call i64 @ticks()
