@@ -82,8 +82,10 @@ CONFIGS = [
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP_M": 4}, num_stages=1, num_warps=8),
 ]
 
-# A CPU has no matrix unit to keep busy but caches to use well: large tiles are copied less often.
+# A CPU has no matrix unit to keep busy but caches to use well: large tiles are copied less often. Small ones are for
+# small products on many threads.
 CPU_CONFIGS = [
+    triton.Config({"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 128, "GROUP_M": 8}, num_stages=1, num_warps=4),
     *CONFIGS[4:],
     triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),

@@ -18,7 +18,8 @@ RNG = np.random.default_rng(7)
 OPERANDS = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i8": np.int8, "u8": np.uint8}
 SIZES = [(1, 1, 1), (2, 2, 2), (4, 16, 4), (16, 16, 16), (64, 64, 32), (3, 5, 7), (5, 33, 9), (8, 20, 17), (1, 64, 64),
          (64, 1, 3), (9, 40, 0), (0, 4, 4), (16, 128, 5), (33, 65, 66), (32, 128, 64), (5, 200, 20), (4, 128, 8),
-         (66, 145, 12), (3, 130, 4), (128, 64, 40), (20, 112, 300)]  # fmt: skip
+         (66, 145, 12), (3, 130, 4), (128, 64, 40), (20, 112, 300), (32, 32, 64), (96, 160, 256),
+         (64, 64, 0)]  # fmt: skip
 
 
 def numbers(shape, dtype):
@@ -63,11 +64,13 @@ def test_dot_of_tiles(rt):
         assert np.allclose(c, want, rtol=1e-4, atol=1e-3), (m, n, k, gap)
 
 
-def test_tiles_are_kept_in_the_unit():
-    """The inner loop of a product of bf16 loads four tiles and multiplies them four ways."""
+@pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("i8", "tdpbssd"), ("u8", "tdpbuud")])
+def test_tiles_are_kept_in_the_unit(kind, instruction):
+    """The inner loop of a product loads four tiles and multiplies them four ways."""
     cpu = cpu_target("sapphirerapids")
-    hottest = max(assembly(dot_amx.dot_bf16(cpu), cpu).split("\n.LBB"), key=lambda block: block.count("tdpbf16ps"))
-    assert hottest.count("tdpbf16ps") == hottest.count("tileloadd") == 4
+    text = dot_amx.dot_bf16(cpu) if kind == "bf16" else dot.dot(cpu, kind)
+    hottest = max(assembly(text, cpu).split("\n.LBB"), key=lambda block: block.count(instruction))
+    assert hottest.count(instruction) == hottest.count("tileloadd") == 4
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])

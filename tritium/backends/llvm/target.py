@@ -91,13 +91,13 @@ class CpuTarget:
     has_fp16: bool = False  # half arithmetic
     has_bf16: bool = False  # float -> bf16 on vectors
     has_dot8: bool = False  # products of bytes summed by fours into i32 lanes
-    has_amx: bool = False  # a unit that multiplies tiles of bf16
+    has_amx: bool = False  # a unit that multiplies tiles of bf16, and of bytes
 
 
 # Register tiles that fit with the operands, and with the products where multiply and add are two instructions.
 _TILES = {"neon": (4, 16), "sse": (6, 8), "avx": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
-_AMX = ("amx-tile", "amx-bf16")
+_AMX = ("amx-tile", "amx-bf16", "amx-int8")
 
 
 def _cpu(level: levels.Level) -> CpuTarget:

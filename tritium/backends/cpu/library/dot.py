@@ -8,7 +8,8 @@ null, for a B that is in the cache, nothing is copied.
 A register tile of C stays in registers during the loop over k: for each k one row of B is loaded and multiplied by one
 element of each row of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86
 broadcasts from memory, one k in each iteration: with more, LLVM loads all operands first and spills them. Floats on
-x86 with fused multiply-add have functions of their own (dot_x86.py), and so do bytes with VNNI (dot_vnni.py).
+x86 with fused multiply-add have functions of their own (dot_x86.py), and so do bytes with VNNI (dot_vnni.py) and with
+AMX (dot_amx.py).
 
 The first rows of A multiply a panel of B, as wide as a register tile, in place, and copy it to `panel` meanwhile; the
 other rows read the copy, which is contiguous and in the cache.
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
-from . import dot_vnni, dot_x86
+from . import dot_amx, dot_vnni, dot_x86
 
 __all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
 
@@ -264,8 +265,10 @@ def dot(target: CpuTarget, kind: str) -> str:
         return dot_x86.dot_fused(target, kind, SYMBOLS[kind])
     w, k, name = Writer(), KINDS[kind], SYMBOLS[kind]
     if dot_vnni.is_vnni(target, kind):
-        name = f"{name}.general"
-        dot_vnni.write(w, kind, SYMBOLS[kind], name)
+        vnni, name = f"{name}.vnni" if target.has_amx else name, f"{name}.general"
+        if target.has_amx:
+            dot_amx.write_bytes(w, kind, SYMBOLS[kind], vnni)
+        dot_vnni.write(w, kind, vnni, name)
         w.raw(f"{_ZEROS} = private constant [{dot_vnni.WIDTH} x i8] zeroinitializer, align 64")
     else:
         w.raw(f"{_ZEROS} = private constant [{4 * target.dot_columns} x i8] zeroinitializer, align 64")

@@ -1,28 +1,55 @@
-"""dot of bf16 on Intel's tile unit (AMX): C += A @ B into f32, or C = A @ B if `fresh`.
+"""dot of bf16 and of bytes on Intel's tile unit (AMX): C += A @ B into f32 or i32, or C = A @ B if `fresh`.
 
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
-M, N and K are multiples of 32. The unit has eight tiles of 16 rows of 64 bytes: four hold 32 x 32 of C, two each hold
-32 ks of A and of B. A is read in place. The unit needs pairs of ks side by side in B, so 32 columns at a time are
-packed in that order into `panel`: row p has B[2p, c], B[2p + 1, c] for each column c.
+M, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of 64 bytes: four hold
+32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. A is read in place. The unit needs the ks that make up
+four bytes side by side in B, two of bf16 or four bytes, so 32 columns at a time are packed in that order into `panel`.
+For bf16, row p has B[2p, c], B[2p + 1, c] for each column c.
 
 The unit flushes subnormal operands and results to zero, regardless of the thread's floating-point state.
 """
 
 from __future__ import annotations
 
-from ...llvm.target import CpuTarget
-from ...llvm.writer import Val, Writer
+from typing import NamedTuple
 
-__all__ = ["MULTIPLE", "SYMBOL", "dot_bf16"]
+from ...llvm.target import CpuTarget
+from ...llvm.writer import Val, Writer, value
+
+__all__ = ["MULTIPLE", "SYMBOL", "dot_bf16", "write_bytes"]
 
 SYMBOL = "tt.dot.bf16"
 MULTIPLE = 32  # of all sizes
 _ROWS = 16
-_PANEL_ROW = 128  # bytes: 32 columns, two ks
+_TILE_ROW = 64  # bytes
+_PANEL_ROW = 128  # bytes: 32 columns of four
 # palette 1; from byte 16 the width of each tile in bytes (u16), from byte 48 its rows
 _CONFIG = bytes([1]) + bytes(15) + b"\x40\x00" * 8 + bytes(16) + bytes([_ROWS] * 8) + bytes(8)
 _A, _B = (4, 5), (6, 7)  # tile registers; C has 0 to 3
+
+
+class _Kind(NamedTuple):
+    """Operands of a kind: their type and bytes, and the instruction that multiplies them."""
+
+    operand: str
+    size: int
+    instruction: str
+
+    @property
+    def group(self) -> int:
+        """The ks that lie side by side."""
+        return 4 // self.size
+
+    @property
+    def depth(self) -> int:
+        """The ks of a tile."""
+        return _TILE_ROW // self.size
+
+
+_KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "i8": _Kind("i8", 1, "tdpbssd"), "u8": _Kind("i8", 1, "tdpbuud")}
+_PARAMETERS = [*(f"ptr {p}" for p in "ABC"), *(f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")), "ptr panel",
+               "i1 fresh"]  # fmt: skip
 
 
 def dot_bf16(target: CpuTarget) -> str:
@@ -33,46 +60,80 @@ def dot_bf16(target: CpuTarget) -> str:
     4
     """
     w = Writer()
-    for name, parameters in (("ldtilecfg", ["ptr"]), ("tilerelease", []), ("tileloadd64", ["i8", "ptr", "i64"]),
-                             ("tilestored64", ["i8", "ptr", "i64"]), ("tilezero", ["i8"]), ("tdpbf16ps", ["i8"] * 3)):
-        w.declare(f"llvm.x86.{name}", "void", parameters)
-    config = w.string(_CONFIG)
-    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", SYMBOL, [*parameters, "ptr panel", "i1 fresh"]) as values:
-        a, b, c, m, n, depth, lda, ldb, ldc, panel, fresh = values
-        w.effect(f"call void @llvm.x86.ldtilecfg({config.typed})")  # each thread has its own
-        with w.loop(0, n, MULTIPLE) as columns:
-            j = columns.index
-            _pair(w, w.gep("i16", b, j), ldb, depth, panel)
-            with w.loop(0, m, MULTIPLE) as rows:
-                i = rows.index
-                place = w.gep("float", w.gep("float", c, w.binary("mul", i, ldc)), j)
-                _block(w, w.gep("i16", a, w.binary("mul", i, lda)), lda, panel, place, ldc, depth, fresh)
-        w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
+    with w.function("void", SYMBOL, _PARAMETERS) as values:
+        _product(w, _KINDS["bf16"], *values)
         w.ret()
     return w.text()
 
 
-def _pair(w: Writer, b: Val, ldb: Val, depth: Val, panel: Val) -> None:
-    """32 columns of B to `panel`, two rows at a time."""
-    with w.loop(0, depth, 2) as loop:
-        k = loop.index
-        first = w.gep("i16", b, w.binary("mul", k, ldb))
-        lines = [w.load("<32 x i16>", p, align=2) for p in (first, w.gep("i16", first, ldb))]
-        row = w.gep("i8", panel, w.binary("mul", k, w.const("i64", _PANEL_ROW // 2)))
+def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
+    """Write the product of bytes of a kind. `otherwise` is the function for sizes that the unit does not take.
+
+    >>> w = Writer()
+    >>> write_bytes(w, "i8", "tt.dot.i8", "other")
+    >>> w.text().count("call void @llvm.x86.tdpbssd(")
+    4
+    """
+    with w.function("void", symbol, _PARAMETERS) as values:
+        _, _, _, m, n, depth, *_, panel, _ = values
+        can = w.compare("icmp ne", panel, value("ptr", "null"))
+        for size, multiple in ((m, MULTIPLE), (n, MULTIPLE), (depth, _KINDS[kind].depth)):
+            rest = w.binary("urem", size, w.const("i64", multiple))
+            can = w.binary("and", can, w.compare("icmp eq", rest, w.const("i64", 0)))
+        with w.when(can):
+            _product(w, _KINDS[kind], *values)
+        with w.when(w.binary("xor", can, w.const("i1", True))):
+            w.call("void", otherwise, *values)
+        w.ret()
+
+
+def _product(w: Writer, kind: _Kind, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, lda: Val, ldb: Val, ldc: Val,
+             panel: Val, fresh: Val) -> None:
+    for name, parameters in (("ldtilecfg", ["ptr"]), ("tilerelease", []), ("tileloadd64", ["i8", "ptr", "i64"]),
+                             ("tilestored64", ["i8", "ptr", "i64"]), ("tilezero", ["i8"]),
+                             (kind.instruction, ["i8"] * 3)):  # fmt: skip
+        w.declare(f"llvm.x86.{name}", "void", parameters)
+    w.effect(f"call void @llvm.x86.ldtilecfg({w.string(_CONFIG).typed})")  # each thread has its own
+    with w.loop(0, n, MULTIPLE) as columns:
+        j = columns.index
+        _pack(w, kind, w.gep(kind.operand, b, j), ldb, depth, panel)
+        with w.loop(0, m, MULTIPLE) as rows:
+            i = rows.index
+            place = w.gep("i32", w.gep("i32", c, w.binary("mul", i, ldc)), j)
+            _block(w, kind, w.gep(kind.operand, a, w.binary("mul", i, lda)), lda, panel, place, ldc, depth, fresh)
+    w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
+
+
+def _pack(w: Writer, kind: _Kind, b: Val, ldb: Val, depth: Val, panel: Val) -> None:
+    """32 columns of B to `panel`, a group of rows at a time."""
+    with w.loop(0, depth, kind.group) as loop:
+        first = w.gep(kind.operand, b, w.binary("mul", loop.index, ldb))
+        lines = []
+        for r in range(kind.group):
+            place = w.gep(kind.operand, first, w.binary("mul", ldb, w.const("i64", r))) if r else first
+            lines.append(w.load(f"<{MULTIPLE} x {kind.operand}>", place, align=kind.size))
+        while len(lines) > 2:  # two rows become one of pairs
+            width = 2 * MULTIPLE
+            lines = [w.shuffle(x, y, [l // 2 + MULTIPLE * (l % 2) for l in range(width)])
+                     for x, y in zip(lines[::2], lines[1::2])]
+        each = kind.group // 2  # elements of a line that belong to one column
+        row = w.gep("i8", panel, w.binary("mul", loop.index, w.const("i64", _PANEL_ROW // kind.group)))
         for half in range(2):
-            picks = [half * 16 + l // 2 + 32 * (l % 2) for l in range(32)]
-            place = w.gep("i8", row, w.const("i64", 64 * half)) if half else row
-            w.store(w.shuffle(lines[0], lines[1], picks), place, align=2)
+            picks = []
+            for column in range(half * _ROWS, (half + 1) * _ROWS):
+                own = range(column * each, (column + 1) * each)
+                picks += [*own, *(each * MULTIPLE + at for at in own)]
+            place = w.gep("i8", row, w.const("i64", _TILE_ROW * half)) if half else row
+            w.store(w.shuffle(lines[0], lines[1], picks), place, align=kind.size)
 
 
-def _block(w: Writer, a: Val, lda: Val, panel: Val, c: Val, ldc: Val, depth: Val, fresh: Val) -> None:
+def _block(w: Writer, kind: _Kind, a: Val, lda: Val, panel: Val, c: Val, ldc: Val, depth: Val, fresh: Val) -> None:
     """32 x 32 of C."""
-    wide, deep = (w.binary("mul", stride, w.const("i64", size)) for stride, size in ((ldc, 4), (lda, 2)))
+    wide, deep = (w.binary("mul", stride, w.const("i64", size)) for stride, size in ((ldc, 4), (lda, kind.size)))
     places = []
     for down in range(2):
         line = w.gep("i8", c, w.binary("mul", wide, w.const("i64", _ROWS))) if down else c
-        places += [line, w.gep("float", line, w.const("i64", 16))]
+        places += [line, w.gep("i32", line, w.const("i64", 16))]
     with w.when(fresh):
         for tile in range(4):
             w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
@@ -80,16 +141,16 @@ def _block(w: Writer, a: Val, lda: Val, panel: Val, c: Val, ldc: Val, depth: Val
         for tile, place in enumerate(places):
             _move(w, "tileloadd64", tile, place, wide)
     lower = w.gep("i8", a, w.binary("mul", deep, w.const("i64", _ROWS)))
-    with w.loop(0, depth, MULTIPLE) as loop:
+    with w.loop(0, depth, kind.depth) as loop:
         k = loop.index
         for tile, base in zip(_A, (a, lower), strict=True):
-            _move(w, "tileloadd64", tile, w.gep("i16", base, k), deep)
-        pairs = w.gep("i8", panel, w.binary("mul", k, w.const("i64", _PANEL_ROW // 2)))
+            _move(w, "tileloadd64", tile, w.gep(kind.operand, base, k), deep)
+        groups = w.gep("i8", panel, w.binary("mul", k, w.const("i64", _PANEL_ROW // kind.group)))
         for half, tile in enumerate(_B):
-            place = w.gep("i8", pairs, w.const("i64", 64 * half)) if half else pairs
+            place = w.gep("i8", groups, w.const("i64", _TILE_ROW * half)) if half else groups
             _move(w, "tileloadd64", tile, place, w.const("i64", _PANEL_ROW))
         for tile in range(4):
-            w.effect(f"call void @llvm.x86.tdpbf16ps(i8 {tile}, i8 {_A[tile // 2]}, i8 {_B[tile % 2]})")
+            w.effect(f"call void @llvm.x86.{kind.instruction}(i8 {tile}, i8 {_A[tile // 2]}, i8 {_B[tile % 2]})")
     for tile, place in enumerate(places):
         _move(w, "tilestored64", tile, place, wide)
 

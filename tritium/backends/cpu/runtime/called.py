@@ -14,7 +14,7 @@ PARTS = (
     *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
     Part("check", check.SYMBOLS, (structs, check, *check.MODULES), check.check),
     Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
-    *(Part(s, (s,), (dot, dot_vnni, dot_x86, writer), functools.partial(dot.dot, kind=kind))
+    *(Part(s, (s,), (dot, dot_amx, dot_vnni, dot_x86, writer), functools.partial(dot.dot, kind=kind))
       for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
