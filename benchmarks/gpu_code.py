@@ -98,7 +98,8 @@ def figures(side, case) -> dict[str, float]:
     metadata = made.metadata._asdict()
     ours = metadata.get("n_regs") is not None and side.__name__ == "tritium"
     return {
-        "ms": spent, "passed": passed, "assembling": stages.get("cubin", 0.0), "stages": stages, "shared": metadata["shared"],
+        "ms": spent, "passed": passed, "assembling": stages.get("cubin", 0.0), "stages": stages,
+        "shared": metadata["shared"],
         "registers": metadata["n_regs"] if ours else int(re.search(r"Used (\d+) registers", said)[1]),
         "spilled": 4 * metadata["n_spills"] if ours else spilled(said),
         "serialised": said.count("are serialized"),
