@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.util import cache_from_source
 
@@ -60,18 +61,10 @@ def read(manager: CacheManager, filename: str) -> bytes | None:
 
 def write(manager: CacheManager, filename: str, data: bytes) -> None:
     """Store a file only we read, if the disk lets us."""
-    error = _put(manager, filename, data)
-    if error is not None:
-        tolerate(error)
-
-
-def _put(manager: CacheManager, filename: str, data: bytes) -> OSError | None:
-    """Store a file only we read; why it could not be, or None."""
     try:
         manager.put(seal(data, f"{manager.key}/{filename}", signing_key()), filename)
     except OSError as error:
-        return error
-    return None
+        tolerate(error)
 
 
 _SUMS = ".sum"  # of a group's files: they are read by others too, so their checksums lie in a file beside them
@@ -212,11 +205,11 @@ def fingerprint() -> str:
         files = [(entry, entry.stat()) for entry in _sources(os.path.dirname(os.path.abspath(__file__)))]
         seen = "\n".join(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}" for entry, stat in files)
         state = hashlib.sha256(seen.encode()).hexdigest()
-        places = _beside_bytecode(), get_cache_manager(state)
-        for manager in filter(None, places):
-            kept = (read(manager, "fingerprint.txt") or b"").decode().split()
-            if len(kept) == 2 and kept[0] == state:
-                return kept[1]
+        note = None if sys.dont_write_bytecode else _Note(os.path.dirname(cache_from_source(os.path.abspath(__file__))))
+        manager = get_cache_manager(state)
+        kept = (note and note.read(state)) or read(manager, "fingerprint.txt")
+        if kept is not None:
+            return kept.decode()
         digest = hashlib.sha256()
         for entry, _ in files:
             with open(entry.path, "rb") as file:
@@ -224,15 +217,33 @@ def fingerprint() -> str:
     except OSError as error:  # nobody can tell which compiler this is: its kernels are its own
         tolerate(error)
         return os.urandom(32).hex()
-    found = digest.hexdigest()
-    data = f"{state} {found}".encode()
-    if places[0] is None or _put(places[0], "fingerprint.txt", data) is not None:
-        write(places[1], "fingerprint.txt", data)
-    return found
+    found = digest.hexdigest().encode()
+    if note is None or not note.write(state, found):
+        write(manager, "fingerprint.txt", found)
+    return digest.hexdigest()
 
 
-def _beside_bytecode() -> CacheManager | None:
-    """The folder of this module's bytecode; None where Python writes none."""
-    if sys.dont_write_bytecode:
-        return None
-    return FileCacheManager("tritium", directory=os.path.dirname(cache_from_source(os.path.abspath(__file__))))
+class _Note:
+    """A file in a folder of bytecode, trusted as much as that is: the fingerprint of files in some state."""
+
+    def __init__(self, folder: str):
+        self.folder, self.path = folder, os.path.join(folder, "tritium.fingerprint")
+
+    def read(self, state: str) -> bytes | None:
+        """The fingerprint; None if the note is of another state, or damaged."""
+        try:
+            with open(self.path, "rb") as file:
+                return unseal(file.read(), state)
+        except (OSError, Damaged):
+            return None
+
+    def write(self, state: str, found: bytes) -> bool:
+        """Whether the fingerprint could be noted."""
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
+                file.write(seal(found, state))
+            os.replace(file.name, self.path)
+        except OSError:
+            return False
+        return True

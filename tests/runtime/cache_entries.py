@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 import types
 from pathlib import Path
 
@@ -135,10 +136,15 @@ def copy(source, target):
 
 @contextlib.contextmanager
 def cache_in(folder):
-    """Within it, the cache is an empty one in `folder`, and nothing is known of another."""
-    with knobs.cache.scope():
-        knobs.cache.dir = str(folder / "cache")
-        cache.reset_stats()
-        yield
+    """Within it, the cache is an empty one in `folder`, and nothing is known of another; no bytecode is written, so
+    that the compiler's fingerprint is kept there as well."""
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        with knobs.cache.scope():
+            knobs.cache.dir = str(folder / "cache")
+            cache.reset_stats()
+            yield
+    finally:
+        sys.dont_write_bytecode = writes
     forget()
     cache.reset_stats()

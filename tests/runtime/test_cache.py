@@ -1,6 +1,7 @@
 """Files on disk: many processes, read-only layers, remote caches, full disks (LANGUAGE 11.3 to 11.5)."""
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -213,12 +214,18 @@ def test_the_fingerprint_is_that_of_the_files(tmp_path, monkeypatch, bytecode):
         (package / path).write_text(text)
         found.append(cache.fingerprint.__wrapped__())
     assert found[0] != found[1] == found[2] != found[3]
-    places = (package / "__pycache__" / "tritium").glob("*.txt") if bytecode else kept.glob("*/fingerprint.txt")
+    places = (package / "__pycache__").glob("*.fingerprint") if bytecode else kept.glob("*/fingerprint.txt")
     (answer,) = [path for path in places if found[3] in path.read_text()]
-    manager = FileCacheManager(answer.parent.name, directory=str(answer.parents[1]))
-    state, _ = cache.read(manager, "fingerprint.txt").split()
-    cache.write(manager, "fingerprint.txt", state + b" as-it-was")
-    knobs.cache.dir = str(tmp_path / "another") if bytecode else str(kept)  # bytecode serves an empty cache as well
-    assert cache.fingerprint.__wrapped__() == "as-it-was"
-    cache.write(manager, "fingerprint.txt", b"of-other-files as-it-was")
+
+    def compute(*_):
+        raise AssertionError("the files are read again")
+
+    real = hashlib.sha256
+    with monkeypatch.context() as patch:
+        patch.setattr(cache.hashlib, "sha256", lambda *text: real(*text) if text else compute())
+        if bytecode:
+            patch.setattr(knobs.cache, "dir", str(tmp_path / "another"))  # an empty cache
+        assert cache.fingerprint.__wrapped__() == found[3]
+    answer.write_text("damaged")
+    knobs.cache.dir = str(tmp_path / "one more")
     assert cache.fingerprint.__wrapped__() == found[3]
