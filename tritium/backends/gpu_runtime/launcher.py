@@ -45,122 +45,88 @@ define ptr @{prefix}.run(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwi
 entry:
   %function = load ptr, ptr @{prefix}.stream
   %plain = icmp eq ptr %function, null
-  br i1 %plain, label %launch, label %ask
-ask:
-  %info.p = field record.extra of %record
-  %info = load ptr, ptr %info.p
-  %device.p = field info.device of %info
-  %device = load ptr, ptr %device.p
+  jump %launch if %plain
+  %info = load ptr, field record.extra of %record
+  %device = load ptr, field info.device of %info
   %stream.o = call ptr @PyObject_CallOneArg(ptr %function, ptr %device)
-  %none = icmp eq ptr %stream.o, null
-  br i1 %none, label %raise, label %known
+  ret ptr null if icmp eq ptr %stream.o, null
 known:
   %handle = call ptr @PyLong_AsVoidPtr(ptr %stream.o)
   call void @Py_DecRef(ptr %stream.o)
-  br label %launch
 launch:
   %stream = phi ptr [null, %entry], [%handle, %known]
   %launched = call ptr @{prefix}.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr %stream)
   ret ptr %launched
-raise:
-  ret ptr null
 }
 
 ; Launch a record's kernel on a stream; a new reference to %result, or null with an exception.
 define ptr @{prefix}.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr %stream) nounwind {
-entry:
   %context = alloca ptr
   %gx = load i64, ptr %grid
-  %gy.p = getelementptr i64, ptr %grid, i64 1
-  %gy = load i64, ptr %gy.p
-  %gz.p = getelementptr i64, ptr %grid, i64 2
-  %gz = load i64, ptr %gz.p
+  %gy = load i64, item i64 1 of %grid
+  %gz = load i64, item i64 2 of %grid
   %empty.x = icmp eq i64 %gx, 0
   %empty.y = icmp eq i64 %gy, 0
   %empty.z = icmp eq i64 %gz, 0
-  %empty.xy = or i1 %empty.x, %empty.y
-  %empty = or i1 %empty.xy, %empty.z
-  br i1 %empty, label %fine, label %measure
+  %empty = or i1 %empty.x, %empty.y, %empty.z
+  jump %fine if %empty
 measure:                                          ; sizes that do not fit are {invalid}
-  %xy = or i64 %gx, %gy
-  %xyz = or i64 %xy, %gz
+  %xyz = or i64 %gx, %gy, %gz
   %wide = icmp ugt i64 %xyz, 2147483647
-  %trusting.p = field record.extra of %record
-  %trusting = load ptr, ptr %trusting.p
+  %trusting = load ptr, field record.extra of %record
 {checks}trust:                                            ; preconditions depend on the grid and some slots
-  %preconditions.p = field info.preconditions of %trusting
-  %preconditions = load ptr, ptr %preconditions.p
-  %nothing = icmp eq ptr %preconditions, null
-  br i1 %nothing, label %collect, label %like
-like:
+  %preconditions = load ptr, field info.preconditions of %trusting
+  jump %collect if icmp eq ptr %preconditions, null
   %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
-  %fits = icmp eq i32 %held, 0
-  br i1 %fits, label %collect, label %judge
+  jump %collect if icmp eq i32 %held, 0
 judge:
   %judge.f = load ptr, ptr @{prefix}.judge
   %slots.j = ptrtoint ptr %slots to i64
   %stream.j = ptrtoint ptr %stream to i64
   %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %judge.f, ptr @judged, ptr %result, i64 %gx, i64 %gy,
                                                             i64 %gz, i64 %slots.j, i64 %stream.j)
-  %mute = icmp eq ptr %answer, null
-  br i1 %mute, label %raised, label %answered
-answered:                                         ; if it is not fit, another was launched in its place
+  ret ptr null if icmp eq ptr %answer, null
+  ; if it is not fit, another was launched in its place
   call void @Py_DecRef(ptr %answer)
-  %fit = icmp eq ptr %answer, @py.true
-  br i1 %fit, label %collect, label %fine
-raised:
-  ret ptr null
+  jump %fine unless icmp eq ptr %answer, @py.true
 
 collect:                                          ; the driver wants the address of each slot
-  %rows.p = field record.rows of %record
-  %rows = load i64, ptr %rows.p
+  %rows = load i64, field record.rows of %record
   %room = add i64 %rows, 1
   %more.room = add i64 %room, {more}
   %parameters = alloca ptr, i64 %more.room
-  br label %next
 next:
   %i = phi i64 [0, %collect], [%i1, %next]
   %i1 = add i64 %i, 1
   %slot = getelementptr i64, ptr %slots, i64 %i
-  %parameter = getelementptr ptr, ptr %parameters, i64 %i
-  store ptr %slot, ptr %parameter
-  %more = icmp slt i64 %i1, %room
-  br i1 %more, label %next, label %count_programs
+  store ptr %slot, item ptr %i of %parameters
+  jump %next if icmp slt i64 %i1, %room
 count_programs:
-  %gx.y = mul i64 %gx, %gy
-  %programs = mul i64 %gx.y, %gz
+  %programs = mul i64 %gx, %gy, %gz
 {added}place:                                            ; in a new thread, or with another device current
 {started}  %info.p = field record.extra of %record
   %info = load ptr, ptr %info.p
 {enter}go:
-  %function.p = field record.entry of %record
-  %function = load ptr, ptr %function.p
+  %function = load ptr, field record.entry of %record
   %x = trunc i64 %start.x to i32
   %y = trunc i64 %start.y to i32
   %z = trunc i64 %start.z to i32
-  %config.p = field info.config of %info
-  %config = load ptr, ptr %config.p
-  %simple = icmp eq ptr %config, null
-  br i1 %simple, label %plain, label %special
+  %config = load ptr, field info.config of %info
+  jump %special unless icmp eq ptr %config, null
 plain:
-  %threads.p = field info.threads of %info
-  %threads = load i32, ptr %threads.p
-  %shared.p = field info.shared of %info
-  %shared = load i32, ptr %shared.p
+  %threads = load i32, field info.threads of %info
+  %shared = load i32, field info.shared of %info
 {send}leave:
 {leave}look:
-  %good = icmp eq i32 %code, 0
-  br i1 %good, label %note, label %failed
-note:                                             ; an error that comes later is one of these kernels'
-  %number.p = field info.number of %info
-  %number = load i64, ptr %number.p
+  jump %failed unless icmp eq i32 %code, 0
+  ; an error that comes later is one of these kernels'
+  %number = load i64, field info.number of %info
   %count = load i64, ptr @{prefix}.count
   %count1 = add i64 %count, 1
   store i64 %count1, ptr @{prefix}.count
   %at = urem i64 %count, {ring}
   %ring.p = getelementptr i64, ptr @{prefix}.ring, i64 %at
   store i64 %number, ptr %ring.p
-  br label %fine
 fine:
   call void @Py_IncRef(ptr %result)
   ret ptr %result

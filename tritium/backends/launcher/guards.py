@@ -50,16 +50,14 @@ _FILL = """
 define internal i32 @fill(ptr %record, ptr %args, ptr %slots) nounwind {
 start:
   %overflow = alloca i32
-  %n.p = field record.rows of %record
-  %n = load i64, ptr %n.p
+  %n = load i64, field record.rows of %record
   %rows = getelementptr %record, ptr %record, i64 1
   br label %check
 
 ; -- one row: %code says what the argument must be, %a and %b are the row's operands -----------------------------------
 check:
   %i = phi i64 [0, %start], [%i1, %filled], [%i1, %no_slot]
-  %end = icmp eq i64 %i, %n
-  br i1 %end, label %done, label %row
+  ret i32 0 if icmp eq i64 %i, %n
 row:
   %i1 = add i64 %i, 1
   %row.p = getelementptr %row, ptr %rows, i64 %i
@@ -72,30 +70,24 @@ row:
   %arg.w = lshr i64 %word, shift(row.argument)
   %arg.i = and i64 %arg.w, 65535
   %device.i = lshr i64 %word, shift(row.device)
-  %a.p = field row.a of %row.p
-  %a = load ptr, ptr %a.p
-  %b.p = field row.b of %row.p
-  %b = load ptr, ptr %b.p
+  %a = load ptr, field row.a of %row.p
+  %b = load ptr, field row.b of %row.p
   %a.i = ptrtoint ptr %a to i64
   switch i64 %code, label %look [i64 {FIXED}, label %filled i64 {CAPTURED}, label %captured]
 captured:                                         ; the variable b[0] of the scope %a is still the object b[1]
   %name = call ptr @PyTuple_GetItem(ptr %b, i64 0)
   %was = call ptr @PyTuple_GetItem(ptr %b, i64 1)
   %now = call ptr @PyObject_GetItem(ptr %a, ptr %name)
-  %gone = icmp eq ptr %now, null
-  br i1 %gone, label %unset, label %compare_object
-unset:
+  jump %compare_object unless icmp eq ptr %now, null
   call void @PyErr_Clear()
   br label %refuse
 compare_object:
   call void @Py_DecRef(ptr %now)
-  %still = icmp eq ptr %now, %was
-  br i1 %still, label %no_slot, label %refuse
+  jump %no_slot if icmp eq ptr %now, %was else %refuse
 look:
   %arg.p = getelementptr ptr, ptr %args, i64 %arg.i
   %arg = load ptr, ptr %arg.p
-  %type.p = getelementptr i8, ptr %arg, i64 {type}
-  %type = load ptr, ptr %type.p
+  %type = load ptr, item i8 {type} of %arg
   switch i64 %code, label %refuse [
     i64 {SKIP}, label %no_slot
     i64 {SAME}, label %same
@@ -113,112 +105,76 @@ look:
   ]
 
 same:                                             ; the object %a itself
-  %is_same = icmp eq ptr %arg, %a
-  br i1 %is_same, label %no_slot, label %refuse
+  jump %no_slot if icmp eq ptr %arg, %a else %refuse
 equal:                                            ; the object %a, or one of its type that compares equal
-  %is_equal = icmp eq ptr %arg, %a
-  br i1 %is_equal, label %no_slot, label %compare
-compare:
-  %like.p = getelementptr i8, ptr %a, i64 {type}
-  %like = load ptr, ptr %like.p
-  %alike = icmp eq ptr %type, %like
-  br i1 %alike, label %ask, label %refuse
-ask:
+  jump %no_slot if icmp eq ptr %arg, %a
+  %like = load ptr, item i8 {type} of %a
+  jump %refuse unless icmp eq ptr %type, %like
   %answer = call i32 @PyObject_RichCompareBool(ptr %arg, ptr %a, i32 2)
   switch i32 %answer, label %refuse [i32 1, label %no_slot i32 -1, label %raise]
 bits:                                             ; a float with the bits %a: 0.0 is not -0.0
-  %bits_float = icmp eq ptr %type, @py.float
-  br i1 %bits_float, label %compare_bits, label %refuse
-compare_bits:
+  jump %refuse unless icmp eq ptr %type, @py.float
   %bits_v = call double @PyFloat_AsDouble(ptr %arg)
   %bits_i = bitcast double %bits_v to i64
-  %same_bits = icmp eq i64 %bits_i, %a.i
-  br i1 %same_bits, label %no_slot, label %refuse
+  jump %no_slot if icmp eq i64 %bits_i, %a.i else %refuse
 
 tensor:                                           ; of type %a and dtype %b
-  %is_type = icmp eq ptr %type, %a
-  br i1 %is_type, label %device, label %refuse
-device:                                           ; %flags: 4 on the CPU, 8 on the GPU %device.i
+  jump %refuse unless icmp eq ptr %type, %a
+  ; %flags: 4 on the CPU, 8 on the GPU %device.i
   %where = lshr i64 %flags, 2
   switch i64 %where, label %refuse [i64 0, label %dtype i64 1, label %on_cpu i64 2, label %on_gpu]
 on_gpu:
   %index.o = call ptr @PyObject_VectorcallMethod(ptr @py.get_device, ptr %arg.p, i64 1, ptr null)
-  %no_index = icmp eq ptr %index.o, null
-  br i1 %no_index, label %raise, label %index_known
-index_known:
+  jump %raise if icmp eq ptr %index.o, null
   %index = call i64 @PyLong_AsLongLong(ptr %index.o)
   call void @Py_DecRef(ptr %index.o)
-  %there = icmp eq i64 %index, %device.i
-  br i1 %there, label %dtype, label %refuse
+  jump %dtype if icmp eq i64 %index, %device.i else %refuse
 on_cpu:
   %cpu = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.is_cpu)
-  %no_cpu = icmp eq ptr %cpu, null
-  br i1 %no_cpu, label %raise, label %cpu_known
-cpu_known:
+  jump %raise if icmp eq ptr %cpu, null
   call void @Py_DecRef(ptr %cpu)
-  %here = icmp eq ptr %cpu, @py.true
-  br i1 %here, label %dtype, label %refuse
+  jump %refuse unless icmp eq ptr %cpu, @py.true
 dtype:
   %found = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.dtype)
-  %no_dtype = icmp eq ptr %found, null
-  br i1 %no_dtype, label %raise, label %dtype_known
-dtype_known:
+  jump %raise if icmp eq ptr %found, null
   call void @Py_DecRef(ptr %found)
-  %is_dtype = icmp eq ptr %found, %b
-  br i1 %is_dtype, label %data, label %refuse
-data:
+  jump %refuse unless icmp eq ptr %found, %b
   %pointer.o = call ptr @PyObject_VectorcallMethod(ptr @py.data_ptr, ptr %arg.p, i64 1, ptr null)
-  %no_data = icmp eq ptr %pointer.o, null
-  br i1 %no_data, label %raise, label %data_known
+  jump %raise if icmp eq ptr %pointer.o, null
 data_known:
   %tensor.v = call ptr @PyLong_AsVoidPtr(ptr %pointer.o)
   call void @Py_DecRef(ptr %pointer.o)
   %tensor.i = ptrtoint ptr %tensor.v to i64
-  %null = icmp eq i64 %tensor.i, 0
-  br i1 %null, label %doubt, label %aligned
-doubt:                                            ; an empty tensor, one without memory, or data_ptr() gave no integer
+  jump %aligned unless icmp eq i64 %tensor.i, 0
+  ; an empty tensor, one without memory, or data_ptr() gave no integer
   %error = call ptr @PyErr_Occurred()
-  %quiet = icmp eq ptr %error, null
-  br i1 %quiet, label %count, label %raise
-count:
+  jump %raise unless icmp eq ptr %error, null
   %count.o = call ptr @PyObject_VectorcallMethod(ptr @py.numel, ptr %arg.p, i64 1, ptr null)
-  %no_count = icmp eq ptr %count.o, null
-  br i1 %no_count, label %raise, label %counted
+  jump %raise if icmp eq ptr %count.o, null
 counted:
   %elements = call i64 @PyLong_AsLongLong(ptr %count.o)
   call void @Py_DecRef(ptr %count.o)
   switch i64 %elements, label %refuse [i64 0, label %aligned i64 -1, label %raise]
 ndarray:                                          ; of type %a with descr %b; %flags: 4 writeable
-  %is_array = icmp eq ptr %type, %a
-  br i1 %is_array, label %descr, label %refuse
-descr:
-  %descr.p = getelementptr i8, ptr %arg, i64 {descr}
-  %descr.v = load ptr, ptr %descr.p
-  %is_descr = icmp eq ptr %descr.v, %b
-  br i1 %is_descr, label %rights, label %refuse
-rights:                                           ; 0x400 in an array's flags is NPY_ARRAY_WRITEABLE, 256 times ours
-  %rights.p = getelementptr i8, ptr %arg, i64 {flags}
-  %rights.v = load i32, ptr %rights.p
+  jump %refuse unless icmp eq ptr %type, %a
+  %descr.v = load ptr, item i8 {descr} of %arg
+  jump %refuse unless icmp eq ptr %descr.v, %b
+  ; 0x400 in an array's flags is NPY_ARRAY_WRITEABLE, 256 times ours
+  %rights.v = load i32, item i8 {flags} of %arg
   %rights.i = zext i32 %rights.v to i64
   %own = and i64 %flags, 4
   %asked = shl i64 %own, 8
   %granted = and i64 %rights.i, %asked
-  %may = icmp eq i64 %granted, %asked
-  br i1 %may, label %array_data, label %refuse
+  jump %refuse unless icmp eq i64 %granted, %asked
 array_data:
-  %array.p = getelementptr i8, ptr %arg, i64 {data}
-  %array.i = load i64, ptr %array.p
+  %array.i = load i64, item i8 {data} of %arg
   br label %aligned
 
 integer:                                          ; exactly int; %flags: 1 of 16 multiples, 2 of no such, 4 not 1
-  %is_int = icmp eq ptr %type, @py.int
-  br i1 %is_int, label %convert, label %refuse
-convert:
+  jump %refuse unless icmp eq ptr %type, @py.int
   %number.v = call i64 @PyLong_AsLongLongAndOverflow(ptr %arg, ptr %overflow)
   %over = load i32, ptr %overflow
-  %fits = icmp eq i32 %over, 0
-  br i1 %fits, label %width, label %refuse
-width:
+  jump %refuse unless icmp eq i32 %over, 0
   %low = trunc i64 %number.v to i32
   %back = sext i32 %low to i64
   %narrow = icmp eq i64 %back, %number.v
@@ -228,23 +184,19 @@ width:
   %not32 = select i1 %for32, i1 %wide, i1 false
   %not64 = select i1 %for64, i1 %narrow, i1 false
   %misfit = or i1 %not32, %not64
-  br i1 %misfit, label %refuse, label %special
+  jump %refuse if %misfit
 special:
   %is_one = icmp eq i64 %number.v, 1
   %mind_one = icmp uge i64 %flags, 4
   %one = and i1 %is_one, %mind_one
   br i1 %one, label %refuse, label %aligned
 unsigned:
-  %is_big = icmp eq ptr %type, @py.int
-  br i1 %is_big, label %big, label %refuse
-big:
+  jump %refuse unless icmp eq ptr %type, @py.int
   %big.v = call i64 @PyLong_AsUnsignedLongLong(ptr %arg)
-  %top = icmp slt i64 %big.v, 0
-  br i1 %top, label %big_check, label %not_big
+  jump %not_big unless icmp slt i64 %big.v, 0
 big_check:
   %big_error = call ptr @PyErr_Occurred()
-  %big_ok = icmp eq ptr %big_error, null
-  br i1 %big_ok, label %aligned, label %not_big
+  jump %aligned if icmp eq ptr %big_error, null
 not_big:
   call void @PyErr_Clear()
   br label %refuse
@@ -269,8 +221,7 @@ bool:
   %is_bool = or i1 %is_true, %is_false
   br i1 %is_bool, label %filled, label %refuse
 float:
-  %is_float = icmp eq ptr %type, @py.float
-  br i1 %is_float, label %real, label %refuse
+  jump %refuse unless icmp eq ptr %type, @py.float
 real:
   %double = call double @PyFloat_AsDouble(ptr %arg)
   %single = fptrunc double %double to float
@@ -283,21 +234,16 @@ real:
 
 filled:
   %value = phi i64 [%a.i, %row], [%number, %aligned], [%truth, %bool], [%real.w, %real]
-  %slot = getelementptr i64, ptr %slots, i64 %s
-  store i64 %value, ptr %slot
+  store i64 %value, item i64 %s of %slots
   br label %check
 no_slot:
   br label %check
 
-done:
-  ret i32 0
 refuse:
   ret i32 1
 raise:                                            ; the slow road meets the same error and says whose it is
   %usual = call i32 @PyErr_ExceptionMatches(ptr @py.exception)
-  %keep = icmp eq i32 %usual, 0
-  br i1 %keep, label %give_up, label %forget
-forget:
+  jump %give_up if icmp eq i32 %usual, 0
   call void @PyErr_Clear()
   br label %refuse
 give_up:                                          ; KeyboardInterrupt

@@ -94,153 +94,108 @@ declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)
 ; Read three sizes of a grid; false if one is no integer or out of range, or if there are too many programs.
 define internal i1 @read_grid(ptr %sizes, ptr %grid) nounwind {
 entry:
-  br label %next
 next:
   %i = phi i64 [0, %entry], [%i1, %more]
   %before = phi i64 [1, %entry], [%total, %more]
-  %size.p = getelementptr ptr, ptr %sizes, i64 %i
-  %size = load ptr, ptr %size.p
+  %size = load ptr, item ptr %i of %sizes
   %n = call i64 @PyLong_AsLongLong(ptr %size)
-  %wrong = icmp ugt i64 %n, 2147483647            ; also if it is negative
-  br i1 %wrong, label %bad, label %good
+  jump %good unless icmp ugt i64 %n, 2147483647   ; also if it is negative
 bad:
   call void @PyErr_Clear()
   ret i1 false
 good:
-  %slot = getelementptr i64, ptr %grid, i64 %i
-  store i64 %n, ptr %slot
+  store i64 %n, item i64 %i of %grid
   %product = call { i64, i1 } @llvm.smul.with.overflow.i64(i64 %before, i64 %n)
   %wraps = extractvalue { i64, i1 } %product, 1
-  br i1 %wraps, label %bad, label %more
+  jump %bad if %wraps
 more:
   %total = extractvalue { i64, i1 } %product, 0
   %i1 = add i64 %i, 1
-  %another = icmp slt i64 %i1, 3
-  br i1 %another, label %next, label %done
-done:
+  jump %next if icmp slt i64 %i1, 3
   ret i1 true
 }
 """
 
 _CALL = """
 define internal ptr @bind(ptr %records, ptr %grid) nounwind {
-entry:
   %self = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %records, ptr %grid)
-  %none = icmp eq ptr %self, null
-  br i1 %none, label %raise, label %make
-make:
+  ret ptr null if icmp eq ptr %self, null
   %bound = call ptr @PyCFunction_NewEx(ptr @def.call, ptr %self, ptr null)
   call void @Py_DecRef(ptr %self)
   ret ptr %bound
-raise:
-  ret ptr null
 }
 
 ; Whether a call has the form a record was made for: so many positional arguments, these keywords.
 define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
-entry:
-  %n.p = field record.positional of %record
-  %n = load i64, ptr %n.p
-  %same_n = icmp eq i64 %n, %count
-  br i1 %same_n, label %keywords, label %no
-keywords:
-  %names.p = field record.keywords of %record
-  %expected = load ptr, ptr %names.p
-  %identical = icmp eq ptr %expected, %names
-  br i1 %identical, label %yes, label %compare
-compare:
+  %n = load i64, field record.positional of %record
+  ret i1 false unless icmp eq i64 %n, %count
+  %expected = load ptr, field record.keywords of %record
+  jump %yes if icmp eq ptr %expected, %names
   %any = icmp ne ptr %names, null
   %some = icmp ne ptr %expected, null
   %both = and i1 %any, %some
-  br i1 %both, label %ask, label %no
-ask:
+  ret i1 false unless %both
   %answer = call i32 @PyObject_RichCompareBool(ptr %names, ptr %expected, i32 2)
-  %equal = icmp eq i32 %answer, 1
-  br i1 %equal, label %yes, label %no
+  ret i1 false unless icmp eq i32 %answer, 1
 yes:
   ret i1 true
-no:
-  ret i1 false
 }
 
 ; The grid of a call: a tuple as it is, a function called with all parameters by name. A new reference; null: exception.
 define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names) nounwind {
-entry:
-  %defaults.p = field record.defaults of %record
-  %defaults = load ptr, ptr %defaults.p
+  %defaults = load ptr, field record.defaults of %record
   %callable = call i32 @PyCallable_Check(ptr %grid)
-  %function = icmp ne i32 %callable, 0
-  br i1 %function, label %collect, label %ready
-ready:
+  jump %collect if icmp ne i32 %callable, 0
   call void @Py_IncRef(ptr %grid)
   ret ptr %grid
 collect:
   %all = call ptr @PyDict_Copy(ptr %defaults)
-  %no_dict = icmp eq ptr %all, null
-  br i1 %no_dict, label %raise, label %begin
+  jump %raise if icmp eq ptr %all, null
 begin:
-  %own.p = field record.names of %record
-  %own = load ptr, ptr %own.p
-  %n.p = field record.arguments of %record
-  %n = load i64, ptr %n.p
-  br label %next
+  %own = load ptr, field record.names of %record
+  %n = load i64, field record.arguments of %record
 next:
   %i = phi i64 [0, %begin], [%i1, %put]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %name, label %ask
-name:
+  jump %ask unless icmp slt i64 %i, %n
   %by_place = icmp slt i64 %i, %count
   %from = select i1 %by_place, ptr %own, ptr %names
   %before = select i1 %by_place, i64 0, i64 %count
   %k = sub i64 %i, %before
   %key = call ptr @PyTuple_GetItem(ptr %from, i64 %k)
-  %no_key = icmp eq ptr %key, null
-  br i1 %no_key, label %drop, label %put
+  jump %drop if icmp eq ptr %key, null
 put:
-  %arg.p = getelementptr ptr, ptr %args, i64 %i
-  %arg = load ptr, ptr %arg.p
+  %arg = load ptr, item ptr %i of %args
   %r = call i32 @PyDict_SetItem(ptr %all, ptr %key, ptr %arg)
   %i1 = add i64 %i, 1
-  %good = icmp eq i32 %r, 0
-  br i1 %good, label %next, label %drop
+  jump %next if icmp eq i32 %r, 0 else %drop
 ask:
   %answer = call ptr @PyObject_CallOneArg(ptr %grid, ptr %all)
   call void @Py_DecRef(ptr %all)
   ret ptr %answer
 drop:
   call void @Py_DecRef(ptr %all)
-  br label %raise
 raise:
   ret ptr null
 }
 
 ; Read one to three sizes in a tuple or a list, or one int; false if it is something else.
 define internal i1 @read_sizes(ptr %given, ptr %grid) nounwind {
-entry:
-  %type.p = getelementptr i8, ptr %given, i64 {type}
-  %type = load ptr, ptr %type.p
-  %is_tuple = icmp eq ptr %type, @py.tuple
-  br i1 %is_tuple, label %tuple, label %other
-tuple:
+  %type = load ptr, item i8 {type} of %given
+  jump %other unless icmp eq ptr %type, @py.tuple
   %read = call i1 @read_tuple(ptr %given, ptr %grid)
   ret i1 %read
 other:
-  %is_list = icmp eq ptr %type, @py.list
-  br i1 %is_list, label %list, label %number
+  jump %number unless icmp eq ptr %type, @py.list
 list:
   %copied = call ptr @PyList_AsTuple(ptr %given)
   br label %made
 number:
-  %is_int = icmp eq ptr %type, @py.int
-  br i1 %is_int, label %int, label %no
+  jump %no unless icmp eq ptr %type, @py.int
 int:
   %single = call ptr (i64, ...) @PyTuple_Pack(i64 1, ptr %given)
-  br label %made
 made:
   %new = phi ptr [%copied, %list], [%single, %int]
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %forget, label %read_new
-forget:
+  jump %read_new unless icmp eq ptr %new, null
   call void @PyErr_Clear()
   br label %no
 read_new:
@@ -257,41 +212,29 @@ entry:
   %sizes = alloca [3 x ptr]
   %n = call i64 @PyTuple_Size(ptr %tuple)
   %less = sub i64 %n, 1
-  %few = icmp ult i64 %less, 3
-  br i1 %few, label %next, label %no
+  ret i1 false unless icmp ult i64 %less, 3
 next:
   %i = phi i64 [0, %entry], [%i1, %set]
-  %given = icmp slt i64 %i, %n
-  br i1 %given, label %take, label %set
+  jump %set unless icmp slt i64 %i, %n
 take:
   %item = call ptr @PyTuple_GetItem(ptr %tuple, i64 %i)
-  br label %set
 set:
   %size = phi ptr [@py.one, %next], [%item, %take]
-  %place = getelementptr ptr, ptr %sizes, i64 %i
-  store ptr %size, ptr %place
+  store ptr %size, item ptr %i of %sizes
   %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, 3
-  br i1 %more, label %next, label %read
-read:
+  jump %next if icmp slt i64 %i1, 3
   %valid = call i1 @read_grid(ptr %sizes, ptr %grid)
   ret i1 %valid
-no:
-  ret i1 false
 }
 
 ; The function of a list of records, called with the grid and the arguments.
 define internal ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
-entry:
   %python = call ptr @PyList_GetItem(ptr %records, i64 0)
-  %none = icmp eq ptr %python, null
-  br i1 %none, label %raise, label %measure
+  ret ptr null if icmp eq ptr %python, null
 measure:
-  %plain = icmp eq ptr %names, null
-  br i1 %plain, label %copy, label %keywords
+  jump %copy if icmp eq ptr %names, null
 keywords:
   %extra.k = call i64 @PyTuple_Size(ptr %names)
-  br label %copy
 copy:
   %extra = phi i64 [0, %measure], [%extra.k, %keywords]
   %n = add i64 %count, %extra
@@ -304,40 +247,30 @@ copy:
   %positional = add i64 %count, 1
   %result = call ptr @PyObject_Vectorcall(ptr %python, ptr %all, i64 %positional, ptr %names)
   ret ptr %result
-raise:
-  ret ptr null
 }
 
 ; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer;
 ; @nobody if there is no such record; null with an exception.
 define internal ptr @serve(ptr %records, ptr %finish, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
-  br label %next
 next:
   %i = phi i64 [1, %entry], [%i1, %skip]
   %n = call i64 @PyList_Size(ptr %records)
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %try, label %nobody
-try:
+  ret ptr @nobody unless icmp slt i64 %i, %n
   %i1 = add i64 %i, 1
   %record.o = call ptr @PyList_GetItem(ptr %records, i64 %i)
   call void @Py_IncRef(ptr %record.o)             ; a thread may empty the list while arguments are asked
   %record = call ptr @PyBytes_AsString(ptr %record.o)
-  %bad_record = icmp eq ptr %record, null
-  br i1 %bad_record, label %raise, label %form
-form:
+  jump %raise if icmp eq ptr %record, null
   %fits = call i1 @same_form(ptr %record, i64 %count, ptr %names)
-  br i1 %fits, label %check, label %skip
-check:
+  jump %skip unless %fits
   %stack = call ptr @llvm.stacksave.p0()
-  %rows.w = field record.rows of %record
-  %rows = load i64, ptr %rows.w
+  %rows = load i64, field record.rows of %record
   %slots = alloca i64, i64 %rows
   %status = call i32 @fill(ptr %record, ptr %args, ptr %slots)
   switch i32 %status, label %restore [i32 0, label %found i32 2, label %raise]
 restore:
   call void @llvm.stackrestore.p0(ptr %stack)
-  br label %skip
 skip:
   call void @Py_DecRef(ptr %record.o)
   br label %next
@@ -345,8 +278,6 @@ found:
   %answer = call ptr %finish(ptr %record, ptr %slots, ptr %context, ptr %args, i64 %count, ptr %names)
   call void @Py_DecRef(ptr %record.o)
   ret ptr %answer
-nobody:
-  ret ptr @nobody
 raise:
   call void @Py_DecRef(ptr %record.o)
   ret ptr null
@@ -354,36 +285,27 @@ raise:
 
 ; Launch over the grid in %self, which is (records, grid).
 define internal ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
-entry:
   %sizes = alloca [3 x i64]
   %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
   %actual = call ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names)
-  %no_grid = icmp eq ptr %actual, null
-  br i1 %no_grid, label %unasked, label %read
-unasked:                                          ; a name the kernel has not: Python knows which it has
+  jump %read unless icmp eq ptr %actual, null
+  ; a name the kernel has not: Python knows which it has
   %misnamed = call i32 @PyErr_ExceptionMatches(ptr @py.retold)
-  %other = icmp eq i32 %misnamed, 0
-  br i1 %other, label %raise, label %retell
-retell:
+  ret ptr null if icmp eq i32 %misnamed, 0
   call void @PyErr_Clear()
   ret ptr @nobody
-raise:
-  ret ptr null
 read:
   %valid = call i1 @read_sizes(ptr %actual, ptr %sizes)
-  br i1 %valid, label %run, label %odd
+  jump %odd unless %valid
 run:
-  %result.p = field record.result of %record
-  %result = load ptr, ptr %result.p
-  %run.p = field record.run of %record
-  %function = load ptr, ptr %run.p
+  %result = load ptr, field record.result of %record
+  %function = load ptr, field record.run of %record
   %returned = call ptr %function(ptr %record, ptr %slots, ptr %sizes, ptr %result)
-  %quiet.p = field record.quiet of %record
-  %quiet.w = load i64, ptr %quiet.p
+  %quiet.w = load i64, field record.quiet of %record
   %quiet = icmp ne i64 %quiet.w, 0
   %done = icmp ne ptr %returned, null
   %hush = and i1 %quiet, %done
-  br i1 %hush, label %nothing, label %end
+  jump %end unless %hush
 nothing:                                          ; the result was for the function that checks the launch
   call void @Py_DecRef(ptr %returned)
   call void @Py_IncRef(ptr @py.none)
@@ -391,7 +313,6 @@ nothing:                                          ; the result was for the funct
 odd:                                              ; a float, five sizes, ...: Python knows what to say
   %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %asked = call ptr @ask_python(ptr %records, ptr %actual, ptr %args, i64 %count, ptr %names)
-  br label %end
 end:
   %answer = phi ptr [%returned, %run], [@py.none, %nothing], [%asked, %odd]
   call void @Py_DecRef(ptr %actual)
@@ -399,17 +320,12 @@ end:
 }
 
 define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
-entry:
   %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %answer = call ptr @serve(ptr %records, ptr @over, ptr %self, ptr %args, i64 %count, ptr %names)
-  %none = icmp eq ptr %answer, @nobody
-  br i1 %none, label %python, label %end
-python:
+  ret ptr %answer unless icmp eq ptr %answer, @nobody
   %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
   %asked = call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
   ret ptr %asked
-end:
-  ret ptr %answer
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @llvm.stacksave.p0()
@@ -442,6 +358,6 @@ def launcher() -> str:
     1
     """
     objects = [f"@{name} = external global i8" for name in _OBJECTS]
-    calls = resolve((_CALL + fast_paths.TEXT).replace("{type}", str(TYPE_OFFSET)), RECORD)
+    calls = resolve((_GRID + _CALL + fast_paths.TEXT).replace("{type}", str(TYPE_OFFSET)), RECORD)
     named = texts(_TEXTS | fast_paths.TEXTS)
-    return "\n".join((_METHOD.definition, _HEAD, named, declare(_FUNCTIONS), *objects, guards(), _GRID, calls))
+    return "\n".join((_METHOD.definition, _HEAD, named, declare(_FUNCTIONS), *objects, guards(), calls))

@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 
 from ... import cache
 from ...locks import busy, lock, once_property
-from . import image
-from .launcher import python_objects
+from ..llvm import notation, structs
+from . import fast_paths, guards, image, launcher, preconditions
 
-__all__ = ["NATIVE", "Machine", "Part", "Symbols", "abi", "builtin", "made", "preferred", "supplies"]
+__all__ = ["NATIVE", "WRITERS", "Machine", "Part", "Symbols", "abi", "builtin", "made", "preferred", "supplies"]
 
 # Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock.
 # A free-threaded Python, whose objects have a longer head, has none to hold: there, launches go through ctypes.
 NATIVE = sys.implementation.name == "cpython" and object.__basicsize__ == 2 * ctypes.sizeof(ctypes.c_void_p)
+# The modules that write what launchers have in common.
+WRITERS = (notation, structs, guards, launcher, fast_paths, preconditions)
 
 
 class Part(NamedTuple):
@@ -128,7 +130,7 @@ class Symbols(Mapping[str, int]):
         return found
 
     def _bring(self, part: Part) -> None:
-        objects = python_objects() | self._known if NATIVE else self._known
+        objects = launcher.python_objects() | self._known if NATIVE else self._known
         self._addresses |= _load(_object(part, self._target), objects, part.symbols)
 
     def __iter__(self) -> Iterator[str]:

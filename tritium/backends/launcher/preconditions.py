@@ -160,60 +160,44 @@ _TEXT = """
 ; Check a kernel's preconditions. 0: they hold, 1: the launch is not cached, 2: accesses overlap that must not.
 define internal i32 @hold(ptr %preconditions, ptr %slots, ptr %grid) nounwind {
 start:
-  %n.p = field preconditions.slots of %preconditions
-  %n = load i64, ptr %n.p
-  %m.p = field preconditions.pairs of %preconditions
-  %m = load i64, ptr %m.p
-  %count.p = field preconditions.launches of %preconditions
-  %count = load i64, ptr %count.p
-  %begin.p = field preconditions.begin of %preconditions
-  %begin = load i64, ptr %begin.p
+  %n = load i64, field preconditions.slots of %preconditions
+  %m = load i64, field preconditions.pairs of %preconditions
+  %count = load i64, field preconditions.launches of %preconditions
+  %begin = load i64, field preconditions.begin of %preconditions
   %numbers = getelementptr %preconditions, ptr %preconditions, i64 1
   %pairs = getelementptr i64, ptr %numbers, i64 %n
   %all = mul i64 %m, {limits}
-  %nm = add i64 %n, %all
-  %size = add i64 %nm, {grid}
+  %size = add i64 %n, %all, {grid}
   %gx = load i64, ptr %grid
-  %gy.p = getelementptr i64, ptr %grid, i64 1
-  %gy = load i64, ptr %gy.p
-  %gz.p = getelementptr i64, ptr %grid, i64 2
-  %gz = load i64, ptr %gz.p
+  %gy = load i64, item i64 1 of %grid
+  %gz = load i64, item i64 2 of %grid
   br label %next
 
 ; -- the launches that are known: the one with this grid and these values ----------------------------------------------
 next:
   %k = phi i64 [0, %start], [%k1, %differs]
   %at = phi i64 [%begin, %start], [%at1, %differs]
-  %known = icmp slt i64 %k, %count
-  br i1 %known, label %compare, label %unknown
+  ret i32 1 unless icmp slt i64 %k, %count
 compare:
   %e = getelementptr i64, ptr %preconditions, i64 %at
   %ex = load i64, ptr %e
-  %ey.p = getelementptr i64, ptr %e, i64 1
-  %ey = load i64, ptr %ey.p
-  %ez.p = getelementptr i64, ptr %e, i64 2
-  %ez = load i64, ptr %ez.p
+  %ey = load i64, item i64 1 of %e
+  %ez = load i64, item i64 2 of %e
   %values = getelementptr i64, ptr %e, i64 3
   %like.x = icmp eq i64 %gx, %ex
   %like.y = icmp eq i64 %gy, %ey
   %like.z = icmp eq i64 %gz, %ez
-  %like.xy = and i1 %like.x, %like.y
-  %like = and i1 %like.xy, %like.z
-  br i1 %like, label %value, label %differs
+  %like = and i1 %like.x, %like.y, %like.z
+  jump %differs unless %like
 value:
   %j = phi i64 [0, %compare], [%j1, %one_value]
-  %more.values = icmp slt i64 %j, %n
-  br i1 %more.values, label %one_value, label %found
+  jump %found unless icmp slt i64 %j, %n
 one_value:
   %j1 = add i64 %j, 1
-  %number.p = getelementptr i64, ptr %numbers, i64 %j
-  %number = load i64, ptr %number.p
-  %now.p = getelementptr i64, ptr %slots, i64 %number
-  %now = load i64, ptr %now.p
-  %then.p = getelementptr i64, ptr %values, i64 %j
-  %then = load i64, ptr %then.p
-  %equal = icmp eq i64 %now, %then
-  br i1 %equal, label %value, label %differs
+  %number = load i64, item i64 %j of %numbers
+  %now = load i64, item i64 %number of %slots
+  %then = load i64, item i64 %j of %values
+  jump %value if icmp eq i64 %now, %then
 differs:
   %k1 = add i64 %k, 1
   %at1 = add i64 %at, %size
@@ -222,75 +206,52 @@ differs:
 ; -- the pairs: the distance of two pointers is no dependence distance, or the accesses are identical ------------------
 found:
   %limits = getelementptr i64, ptr %values, i64 %n
-  br label %pair
 pair:
   %i = phi i64 [0, %found], [%i1, %passed]
   %p = phi ptr [%pairs, %found], [%p1, %passed]
-  %more.pairs = icmp slt i64 %i, %all
-  br i1 %more.pairs, label %one_pair, label %holds
-one_pair:
+  ret i32 0 unless icmp slt i64 %i, %all
   %i1 = add i64 %i, {limits}
-  %x.w = field pair.x of %p
-  %x.i = load i64, ptr %x.w
-  %x.p = getelementptr i64, ptr %slots, i64 %x.i
-  %x = load i64, ptr %x.p
-  %y.w = field pair.y of %p
-  %y.i = load i64, ptr %y.w
-  %y.p = getelementptr i64, ptr %slots, i64 %y.i
-  %y = load i64, ptr %y.p
-  %c.p = field pair.equalities of %p
-  %c = load i64, ptr %c.p
+  %x.i = load i64, field pair.x of %p
+  %x = load i64, item i64 %x.i of %slots
+  %y.i = load i64, field pair.y of %p
+  %y = load i64, item i64 %y.i of %slots
+  %c = load i64, field pair.equalities of %p
   %equals = getelementptr %pair, ptr %p, i64 1
   %distance = sub i64 %y, %x
   %own = getelementptr i64, ptr %limits, i64 %i
-  %least.p = field limits.least of %own
-  %least = load i64, ptr %least.p
-  %most.p = field limits.most of %own
-  %most = load i64, ptr %most.p
+  %least = load i64, field limits.least of %own
+  %most = load i64, field limits.most of %own
   %after = icmp sge i64 %distance, %least
   %before = icmp sle i64 %distance, %most
   %meet = and i1 %after, %before
-  br i1 %meet, label %interleaved, label %passed
-interleaved:
-  %period.p = field limits.period of %own
-  %period = load i64, ptr %period.p
-  %repeats = icmp ne i64 %period, 0
-  br i1 %repeats, label %modulo, label %step
-modulo:
-  %first.p = field limits.first of %own
-  %first = load i64, ptr %first.p
-  %more.p = field limits.more of %own
-  %more = load i64, ptr %more.p
+  jump %passed unless %meet
+  %period = load i64, field limits.period of %own
+  jump %step unless icmp ne i64 %period, 0
+  %first = load i64, field limits.first of %own
+  %more = load i64, field limits.more of %own
   %since = sub i64 %distance, %first
   %residue = urem i64 %since, %period
-  %between = icmp ugt i64 %residue, %more
-  br i1 %between, label %passed, label %step
+  jump %passed if icmp ugt i64 %residue, %more
 step:
   %together = icmp eq i64 %distance, 0
-  %may.p = field limits.may of %own
-  %may.w = load i64, ptr %may.p
+  %may.w = load i64, field limits.may of %own
   %may = icmp ne i64 %may.w, 0
   %ever = icmp sge i64 %c, 0
   %may.ever = and i1 %may, %ever
   %identical = and i1 %together, %may.ever
-  br i1 %identical, label %equality, label %unfit
+  jump %unfit unless %identical
 equality:
   %t = phi i64 [0, %step], [%t1, %one_equality]
-  %more.equals = icmp slt i64 %t, %c
-  br i1 %more.equals, label %one_equality, label %passed
+  jump %passed unless icmp slt i64 %t, %c
 one_equality:
   %t1 = add i64 %t, 1
   %a.at = shl i64 %t, 1
   %a.w = getelementptr i64, ptr %equals, i64 %a.at
   %a.i = load i64, ptr %a.w
-  %b.w = getelementptr i64, ptr %a.w, i64 1
-  %b.i = load i64, ptr %b.w
-  %a.p = getelementptr i64, ptr %slots, i64 %a.i
-  %a = load i64, ptr %a.p
-  %b.p = getelementptr i64, ptr %slots, i64 %b.i
-  %b = load i64, ptr %b.p
-  %ab = icmp eq i64 %a, %b
-  br i1 %ab, label %equality, label %unfit
+  %b.i = load i64, item i64 1 of %a.w
+  %a = load i64, item i64 %a.i of %slots
+  %b = load i64, item i64 %b.i of %slots
+  jump %equality if icmp eq i64 %a, %b else %unfit
 passed:
   %some = icmp sgt i64 %c, 0
   %skip.c = select i1 %some, i64 %c, i64 0
@@ -298,10 +259,6 @@ passed:
   %p1 = getelementptr i64, ptr %equals, i64 %skip
   br label %pair
 
-holds:
-  ret i32 0
-unknown:
-  ret i32 1
 unfit:
   ret i32 2
 }

@@ -6,10 +6,9 @@
     >>> POINT.ctype(x=7, sizes=(1, 2, 3)).sizes[2], POINT.offset("name"), POINT.size
     (3, 8, 32)
 
-Text names fields, and `resolve` writes LLVM for it:
+Text in the notation of `notation` names fields, and `resolve` writes LLVM for it:
 
     field point.name of %p                        the address of a field of the struct at %p
-    %x = load i64, field point.x of %p            its value; the address is %x.p
     field point.sizes[2] of %p                    of an element of a field
     field point.name before %p                    of a field of the struct that ends at %p
     sizeof(point), shift(point.name)              its bytes; the bits before a field
@@ -22,6 +21,7 @@ import re
 from typing import Any
 
 from ...locks import once_property
+from .notation import expand
 
 __all__ = ["Struct", "resolve"]
 
@@ -81,19 +81,18 @@ def _ctype(kind: str) -> Any:
 
 # Text, which is compiled when it is used: most processes write no code.
 _FIELD = r"\bfield (\w+)\.(\w+)(?:\[([^\]]+)\])? (of|before) ([%@][\w.]+)"
-_LOAD = r"(?m)^( *)(%[\w.]+) = load (\w+), (field [^,\n]+)"
 _NUMBER = r"\b(sizeof|shift)\((\w+)(?:\.(\w+))?\)"
 
 
 def resolve(text: str, *structs: Struct) -> str:
-    """LLVM text for a text that names fields of these structs.
+    """LLVM text for a text in the notation that names fields of these structs.
 
     >>> pair = Struct("pair", a="i32", b="i64")
     >>> resolve("%b.p = field pair.b of %x", pair)
     '%b.p = getelementptr %pair, ptr %x, i64 0, i32 1'
-    >>> print(resolve("%b = load i64, field pair.b of %x, align 1", pair))
-    %b.p = getelementptr %pair, ptr %x, i64 0, i32 1
-    %b = load i64, ptr %b.p, align 1
+    >>> print(resolve("  %b = load i64, field pair.b of %x, align 1", pair))
+      %b.p = getelementptr %pair, ptr %x, i64 0, i32 1
+      %b = load i64, ptr %b.p, align 1
     >>> resolve("%b.p = field pair.b before %x, i64 sizeof(pair), i64 shift(pair.b)", pair)
     '%b.p = getelementptr %pair, ptr %x, i64 -1, i32 1, i64 16, i64 64'
     >>> resolve("%a.p = field triple.a of %x", pair)
@@ -115,5 +114,4 @@ def resolve(text: str, *structs: Struct) -> str:
     def number(m: re.Match[str]) -> str:
         return str(find(m[2]).size if m[1] == "sizeof" else 8 * find(m[2]).offset(m[3]))
 
-    text = re.sub(_LOAD, r"\1\2.p = \4\n\1\2 = load \3, ptr \2.p", text)
-    return re.sub(_NUMBER, number, re.sub(_FIELD, address, text))
+    return re.sub(_NUMBER, number, re.sub(_FIELD, address, expand(text)))

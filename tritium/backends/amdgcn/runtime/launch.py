@@ -6,18 +6,15 @@ from typing import Any
 
 from ...gpu_runtime import launch as shared
 from ...gpu_runtime import launcher as shared_launcher
-from ...launcher import fast_paths, guards, preconditions
-from ...launcher import launcher as native_launcher
-from ...launcher.parts import Part
-from ...llvm import structs
+from ...launcher.parts import WRITERS, Part
 from . import launcher
 from .hip import HIP, HipError
 from .messages import Messages
 
 __all__ = ["Launcher", "Runtime"]
 
-PART = Part("hip", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, shared_launcher,
-                                      launcher), lambda target: launcher.launcher(), plain=True)
+PART = Part("hip", launcher.SYMBOLS, (*WRITERS, shared_launcher, launcher), lambda target: launcher.launcher(),
+            plain=True)
 _COOPERATIVE = 1  # what INFO.config is then: native code compares it with null
 
 

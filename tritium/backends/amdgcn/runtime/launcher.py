@@ -24,12 +24,7 @@ i32 hipSetDevice(i32)
 """
 
 _CHECKS = """\
-  br i1 %wide, label %failed, label %trust
-
-"""
-_ADDED = """\
-  br label %place
-
+  jump %failed if %wide
 """
 _STARTED = """\
   %start.x = add i64 %gx, 0
@@ -37,39 +32,29 @@ _STARTED = """\
   %start.z = add i64 %gz, 0
 """
 _ENTER = """\
-  %wanted.p = field info.context of %info
-  %wanted.64 = load i64, ptr %wanted.p
+  %wanted.64 = load i64, field info.context of %info
   %wanted = trunc i64 %wanted.64 to i32
   store i32 0, ptr %context
   %asked = call i32 @hipGetDevice(ptr %context)
   %before = load i32, ptr %context
   %there = icmp eq i32 %before, %wanted
-  br i1 %there, label %go, label %enter
-enter:
+  jump %go if %there
   %entered = call i32 @hipSetDevice(i32 %wanted)
-  br label %go
-
 """
 _SEND = """\
   %code.plain = call i32 @hipModuleLaunchKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads, i32 1, i32 1,
                                                 i32 %shared, ptr %stream, ptr %parameters, ptr null)
   br label %leave
 special:                                          ; all programs are on the GPU at once
-  %threads.c.p = field info.threads of %info
-  %threads.c = load i32, ptr %threads.c.p
-  %shared.c.p = field info.shared of %info
-  %shared.c = load i32, ptr %shared.c.p
+  %threads.c = load i32, field info.threads of %info
+  %shared.c = load i32, field info.shared of %info
   %code.special = call i32 @hipModuleLaunchCooperativeKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads.c,
                                                              i32 1, i32 1, i32 %shared.c, ptr %stream, ptr %parameters)
-  br label %leave
-
 """
 _LEAVE = """\
   %code = phi i32 [%code.plain, %plain], [%code.special, %special]
-  br i1 %there, label %look, label %back
-back:
+  jump %look if %there
   %returned = call i32 @hipSetDevice(i32 %before)
-  br label %look
 """
 _REASON = """\
   %why = phi i32 [1, %measure], [%code, %look]
@@ -82,6 +67,6 @@ def launcher() -> str:
     >>> launcher().count("define ptr @tt.hip.run(")
     1
     """
-    parts = {"checks": _CHECKS, "added": _ADDED, "started": _STARTED, "enter": _ENTER, "send": _SEND, "leave": _LEAVE,
+    parts = {"checks": _CHECKS, "added": "", "started": _STARTED, "enter": _ENTER, "send": _SEND, "leave": _LEAVE,
              "reason": _REASON, "invalid": "hipErrorInvalidValue", "more": "0"}
     return shared.text(PREFIX, _FUNCTIONS, parts)

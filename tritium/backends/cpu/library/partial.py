@@ -14,6 +14,8 @@ the value masked-off lanes get. Plain C functions over memory leave the register
 
 from __future__ import annotations
 
+from ...llvm.notation import expand
+
 __all__ = ["SIZES", "SYMBOLS", "partial"]
 
 SIZES = (1, 2, 4, 8)
@@ -23,8 +25,7 @@ SYMBOLS = {size: tuple(f"tt.{verb}.{size}" for verb in _VERBS) for size in SIZES
 _COPY = """
 define void @tt.copy.{size}(ptr %to, ptr %from, i64 %count) nounwind cold noinline {{
 entry:
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %lane, label %done
+  jump %done unless icmp sgt i64 %count, 0
 lane:
   %l = phi i64 [0, %entry], [%next, %lane]
   %source = getelementptr i{bits}, ptr %from, i64 %l
@@ -32,37 +33,33 @@ lane:
   %x = load i{bits}, ptr %source, align 1
   store i{bits} %x, ptr %target, align 1
   %next = add i64 %l, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %lane, label %done
+  jump %lane if icmp slt i64 %next, %count
 done:
   ret void
 }}
 """
 
 _LOOP = """
-define void @tt.{name}.{size}(ptr %strip, ptr %memory, i64 %lanes{stride}) nounwind cold noinline {{
+define void @tt.{name}.{size}(ptr %chunk, ptr %memory, i64 %lanes{stride}) nounwind cold noinline {{
 entry:
-  %none = icmp eq i64 %lanes, 0
-  br i1 %none, label %done, label %lane
+  jump %done if icmp eq i64 %lanes, 0
 lane:
   %left = phi i64 [%lanes, %entry], [%rest, %lane]
   %l = call i64 @llvm.cttz.i64(i64 %left, i1 true)
-  %mine = getelementptr i{bits}, ptr %strip, i64 %l
+  %mine = getelementptr i{bits}, ptr %chunk, i64 %l
 {address}
   %x = load i{bits}, ptr %{source}, align 1
   store i{bits} %x, ptr %{target}, align 1
   %below = sub i64 %left, 1
   %rest = and i64 %left, %below
-  %over = icmp eq i64 %rest, 0
-  br i1 %over, label %done, label %lane
+  jump %lane unless icmp eq i64 %rest, 0
 done:
   ret void
 }}
 """
 _STRIDED = """  %offset = mul i64 %l, %stride
   %other = getelementptr i8, ptr %memory, i64 %offset"""
-_LISTED = """  %entry.p = getelementptr ptr, ptr %memory, i64 %l
-  %other = load ptr, ptr %entry.p"""
+_LISTED = "  %other = load ptr, item ptr %l of %memory"
 _FORMS = (
     ("load", ", i64 %stride", _STRIDED, "other", "mine"),
     ("store", ", i64 %stride", _STRIDED, "mine", "other"),
@@ -77,6 +74,6 @@ def partial(size: int) -> str:
     >>> partial(4).count("define void")
     5
     """
-    return "declare i64 @llvm.cttz.i64(i64, i1)" + _COPY.format(size=size, bits=8 * size) + "".join(
-        _LOOP.format(name=name, size=size, bits=8 * size, stride=stride, address=address, source=source, target=target)
-        for name, stride, address, source, target in _FORMS)
+    forms = (_LOOP.format(name=name, size=size, bits=8 * size, stride=stride, address=address, source=source,
+                          target=target) for name, stride, address, source, target in _FORMS)
+    return expand("".join(("declare i64 @llvm.cttz.i64(i64, i1)", _COPY.format(size=size, bits=8 * size), *forms)))

@@ -14,6 +14,8 @@ the time that inline loops would take in every kernel.
 
 from __future__ import annotations
 
+from ...llvm.notation import expand
+
 __all__ = ["SYMBOLS", "tile_copy"]
 
 SYMBOLS = ("tt.tile.load", "tt.tile.store")
@@ -47,7 +49,6 @@ entry:
   %straight = icmp eq i64 %round, 0
   %to.row = mul i64 %to.stride, %size
   %from.row = mul i64 %stride, %size
-  br label %row
 row:
   %i = phi i64 [0, %entry], [%i.next, %rest]
   %to.offset = mul i64 %i, %to.row
@@ -58,11 +59,9 @@ row:
   %r = call i64 @tt.tile.at(i64 %i.from, i64 %row.wrap)
   %from.offset = mul i64 %r, %from.row
   %source = getelementptr i8, ptr %from, i64 %from.offset
-  br label %run
 run:  ; columns that lie side by side: up to where the remainder starts again
   %j = phi i64 [0, %row], [%j.next, %copy]
-  %more = icmp slt i64 %j, %wanted
-  br i1 %more, label %copy, label %rest
+  jump %rest unless icmp slt i64 %j, %wanted
 copy:
   %left = sub i64 %wanted, %j
   %j.from = add i64 %column.first, %j
@@ -87,9 +86,7 @@ rest:
   %none.to = getelementptr i8, ptr %target, i64 %some.bytes
   call ptr @memset(ptr %none.to, i32 0, i64 %none.bytes)
   %i.next = add i64 %i, 1
-  %again = icmp slt i64 %i.next, %rows
-  br i1 %again, label %row, label %done
-done:
+  jump %row if icmp slt i64 %i.next, %rows
   ret void
 }
 
@@ -101,21 +98,17 @@ entry:
   %bytes = mul i64 %inside, %size
   %to.row = mul i64 %to.stride, %size
   %from.row = mul i64 %stride, %size
-  br label %row
 row:
   %i = phi i64 [0, %entry], [%i.next, %copy]
   %target = phi ptr [%to, %entry], [%target.next, %copy]
   %source = phi ptr [%from, %entry], [%source.next, %copy]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %copy, label %done
+  ret void unless icmp slt i64 %i, %count
 copy:
   call ptr @memcpy(ptr %target, ptr %source, i64 %bytes)
   %i.next = add i64 %i, 1
   %target.next = getelementptr i8, ptr %target, i64 %to.row
   %source.next = getelementptr i8, ptr %source, i64 %from.row
   br label %row
-done:
-  ret void
 }
 """
 
@@ -126,4 +119,4 @@ def tile_copy() -> str:
     >>> tile_copy().count("define void")
     2
     """
-    return _TEXT
+    return expand(_TEXT)

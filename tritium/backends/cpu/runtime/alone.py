@@ -38,24 +38,16 @@ _TEXT = """
 define internal void @enter_launch() nounwind alwaysinline {
 entry:
   %before = atomicrmw add ptr @launches, i64 1 seq_cst
-  br label %look
 look:
   %tries = phi i64 [0, %entry], [%tried, %again]
   %holder = load atomic ptr, ptr @alone seq_cst, align 8
-  %none = icmp eq ptr %holder, null
-  br i1 %none, label %go, label %wait
-wait:
+  ret void if icmp eq ptr %holder, null
   call void @pause()
   %tried = add i64 %tries, 1
-  %long = icmp sgt i64 %tries, 1000
-  br i1 %long, label %yield, label %again
-yield:
+  jump %again unless icmp sgt i64 %tries, 1000
   %r = call i32 @sched_yield()
-  br label %again
 again:
   br label %look
-go:
-  ret void
 }
 
 define internal void @leave_launch() nounwind alwaysinline {
@@ -75,27 +67,19 @@ define internal void @forget_launches() nounwind noinline cold {
 
 ; True if nobody else runs programs until `tt.shared` is called.
 define i1 @tt.alone(ptr %arena) nounwind noinline {
-entry:
   %job = load ptr, field header.job before %arena
   %stage = load i64, field job.stage of %job
   %open = icmp eq i64 %stage, 2
   %together = load i64, field job.together of %job
   %crowd = icmp ne i64 %together, 0
   %several = or i1 %open, %crowd
-  br i1 %several, label %no, label %take
-take:
+  jump %no if %several
   %swap = cmpxchg ptr @alone, ptr null, ptr %arena seq_cst monotonic
   %mine = extractvalue { ptr, i1 } %swap, 1
-  br i1 %mine, label %count, label %no
-count:
+  jump %no unless %mine
   %n = load atomic i64, ptr @launches seq_cst, align 8
-  %one = icmp eq i64 %n, 1
-  br i1 %one, label %yes, label %back
-back:
+  ret i1 true if icmp eq i64 %n, 1
   store atomic ptr null, ptr @alone release, align 8
-  br label %no
-yes:
-  ret i1 true
 no:
   ret i1 false
 }

@@ -11,16 +11,11 @@ __all__ = ["TEXT"]
 TEXT = """
 ; This thread's arena of at least so many bytes, 64-byte aligned; null when memory is out.
 define ptr @tt.arena(i64 %bytes) nounwind {
-entry:
   %key = load i64, ptr @key
   %old = call ptr @pthread_getspecific(i64 %key)
-  %none = icmp eq ptr %old, null
-  br i1 %none, label %grow, label %check
-check:
+  jump %grow if icmp eq ptr %old, null
   %capacity = load i64, field header.size of %old
-  %enough = icmp uge i64 %capacity, %bytes
-  br i1 %enough, label %found, label %grow
-found:
+  jump %grow unless icmp uge i64 %capacity, %bytes
   %arena = getelementptr %header, ptr %old, i64 1
   ret ptr %arena
 grow:                                             ; to a power of two, so that growing kernels seldom come here
@@ -33,23 +28,16 @@ grow:                                             ; to a power of two, so that g
   %size = shl i64 1, %log
   %whole = add i64 %size, 196608                  ; the header's page and two around, of the largest size there is
   %map = call ptr @mmap(ptr null, i64 %whole, i32 0, i32 {private}, i32 -1, i64 0)
-  %out = icmp eq ptr %map, inttoptr (i64 -1 to ptr)
-  br i1 %out, label %nothing, label %open
-nothing:
-  ret ptr null
-open:
+  ret ptr null if icmp eq ptr %map, inttoptr (i64 -1 to ptr)
   %inside = getelementptr i8, ptr %map, i64 65536
   %usable = sub i64 %whole, 131072
   %failed = call i32 @mprotect(ptr %inside, i64 %usable, i32 3)
-  %refused = icmp ne i32 %failed, 0
-  br i1 %refused, label %undo, label %keep
-undo:
+  jump %keep unless icmp ne i32 %failed, 0
   %r1 = call i32 @munmap(ptr %map, i64 %whole)
   ret ptr null
 keep:
   %new = getelementptr i8, ptr %inside, i64 64
-  %size.p = field header.size of %new
-  store i64 %size, ptr %size.p
+  store i64 %size, field header.size of %new
   call void @running(ptr %new, ptr null)
   call void @fault_stack()
   %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
@@ -58,57 +46,40 @@ keep:
 }
 
 define internal void @unmap_arena(ptr %header) nounwind noinline cold {
-entry:
-  %none = icmp eq ptr %header, null
-  br i1 %none, label %done, label %unmap
-unmap:
+  jump %done if icmp eq ptr %header, null
   %size = load i64, field header.size of %header
   %whole = add i64 %size, 196608
   %map = getelementptr i8, ptr %header, i64 -65600
   %r = call i32 @munmap(ptr %map, i64 %whole)
-  br label %done
 done:
   ret void
 }
 
 ; Note the kernel that runs on the arena after a header: faults of the thread are its doing until another is noted.
 define internal void @running(ptr %header, ptr %record) nounwind alwaysinline {
-  %record.p = field header.record of %header
-  store volatile ptr %record, ptr %record.p
+  store volatile ptr %record, field header.record of %header
   ret void
 }
 
 ; The arena of this thread for a job; `caller` is 1 if it is the one that launched it.
 define internal ptr @arena_for(ptr %job, i64 %caller) nounwind alwaysinline {
-entry:
   %bytes = load i64, field job.arena of %job
   %arena = call ptr @tt.arena(i64 %bytes)
-  %none = icmp eq ptr %arena, null
-  br i1 %none, label %done, label %serve
-serve:
-  %owner = field header.job before %arena
-  store ptr %job, ptr %owner
-  %caller.p = field header.caller before %arena
-  store i64 %caller, ptr %caller.p
-  br label %done
+  jump %done if icmp eq ptr %arena, null
+  store ptr %job, field header.job before %arena
+  store i64 %caller, field header.caller before %arena
 done:
   ret ptr %arena
 }
 
 ; A kernel calls this with its arena; the first failure of a launch is kept, and the launch stops.
 define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind noinline cold {
-entry:
-  %owner = field header.job before %arena
-  %job = load ptr, ptr %owner
-  %message.p = field job.message of %job
-  %swap = cmpxchg ptr %message.p, ptr null, ptr %message acq_rel monotonic
+  %job = load ptr, field header.job before %arena
+  %swap = cmpxchg field job.message of %job, ptr null, ptr %message acq_rel monotonic
   %first = extractvalue { ptr, i1 } %swap, 1
-  br i1 %first, label %keep, label %done
-keep:
-  %program.p = field job.program of %job
-  store i64 %program, ptr %program.p
+  jump %done unless %first
+  store i64 %program, field job.program of %job
   call void @stop(ptr %job)
-  br label %done
 done:
   ret void
 }

@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 
 from ...launcher.parts import Part
-from ...llvm import structs, writer
+from ...llvm import notation, structs, writer
 from ..library import check, dot, dot_amx, dot_vnni, dot_x86, partial, sort, tile_copy
 
 __all__ = ["PARTS"]
 
 PARTS = (
-    *(Part(f"partial.{n}", s, (partial,), lambda _, n=n: partial.partial(n)) for n, s in partial.SYMBOLS.items()),
-    Part("check", check.SYMBOLS, (structs, check, *check.MODULES), check.check),
-    Part("tile", tile_copy.SYMBOLS, (tile_copy,), lambda _: tile_copy.tile_copy()),
+    *(Part(f"partial.{n}", s, (notation, partial), lambda _, n=n: partial.partial(n))
+      for n, s in partial.SYMBOLS.items()),
+    Part("check", check.SYMBOLS, (notation, structs, check, *check.MODULES), check.check),
+    Part("tile", tile_copy.SYMBOLS, (notation, tile_copy), lambda _: tile_copy.tile_copy()),
     *(Part(s, (s,), (dot, dot_amx, dot_vnni, dot_x86, writer), functools.partial(dot.dot, kind=kind))
       for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),

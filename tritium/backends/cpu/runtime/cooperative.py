@@ -64,14 +64,12 @@ define internal i64 @one_program(ptr %job, ptr %arena) nounwind {
 }
 
 define internal void @run_one(ptr %job, ptr %arena, i64 %number) nounwind {
-  %number.p = field header.number before %arena
-  store i64 %number, ptr %number.p
+  store i64 %number, field header.number before %arena
   %r = call i64 @guarded(ptr %job, ptr %arena, ptr @one_program)
   ret void
 }
 
 define internal ptr @member(ptr %crew) nounwind {
-entry:
   %floats = call i64 @own_floats()
   %job = load ptr, field crew.job of %crew
   %arena = call ptr @arena_for(ptr %job, i64 0)
@@ -95,23 +93,17 @@ entry:
   %begun.1 = add i64 %begun, 1
   store i64 %begun.1, ptr %begun.p
   %r2 = call i32 @pthread_cond_broadcast(ptr %condition)
-  br label %look
 look:
   %word = load i64, ptr %word.p
-  %said = icmp ne i64 %word, 0
-  br i1 %said, label %go, label %wait
-wait:
+  jump %go if icmp ne i64 %word, 0
   %r3 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
   br label %look
 go:
   %r4 = call i32 @pthread_mutex_unlock(ptr %mutex)
-  %run = icmp eq i64 %word, 1
-  br i1 %run, label %work, label %leave
-work:
+  jump %leave unless icmp eq i64 %word, 1
   call void @run_one(ptr %job, ptr %arena, i64 %number)
   %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
-  br label %leave
 leave:
   %r5 = atomicrmw add ptr %done.p, i64 1 release
   ret ptr null
@@ -119,34 +111,24 @@ leave:
 
 ; The job with all programs at once. 0: done, 1: no memory, 4: too many programs, 5: not enough threads.
 define internal i32 @run_together(ptr %job, ptr %arena) nounwind noinline cold {
-entry:
   %crew = alloca %crew, align 64
   %attributes = alloca [128 x i8], align 16
   %all = alloca [128 x i8], align 16
   %before = alloca [128 x i8], align 16
   %total = load i64, field job.total of %job
-  %many = icmp ugt i64 %total, {most}
-  br i1 %many, label %too_many, label %room
-too_many:
-  ret i32 4
-room:
+  ret i32 4 if icmp ugt i64 %total, {most}
   %bytes = shl i64 %total, 3
   %ids = call ptr @malloc(i64 %bytes)
-  %out = icmp eq ptr %ids, null
-  br i1 %out, label %no_memory, label %prepare
-no_memory:
-  ret i32 1
+  ret i32 1 if icmp eq ptr %ids, null
 prepare:
-  %job.p = field crew.job of %crew
-  store ptr %job, ptr %job.p
+  store ptr %job, field crew.job of %crew
   %mutex = field crew.mutex of %crew
   %condition = field crew.condition of %crew
-  %next.p = field crew.next of %crew
   %begun.p = field crew.begun of %crew
   %poor.p = field crew.poor of %crew
   %word.p = field crew.word of %crew
   %done.p = field crew.done of %crew
-  store i64 1, ptr %next.p                        ; the caller runs program 0
+  store i64 1, field crew.next of %crew           ; the caller runs program 0
   store i64 0, ptr %begun.p
   store i64 0, ptr %poor.p
   store i64 0, ptr %word.p
@@ -161,17 +143,14 @@ prepare:
   %d3 = call i32 @sigdelset(ptr %all, i32 8)
   %d4 = call i32 @sigdelset(ptr %all, i32 4)
   %r6 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
-  br label %check
 check:
   %made = phi i64 [0, %prepare], [%made.1, %count]
   %number = add i64 %made, 1
-  %missing = icmp slt i64 %number, %total
-  br i1 %missing, label %make, label %complete
+  jump %complete unless icmp slt i64 %number, %total
 make:
   %id.p = getelementptr ptr, ptr %ids, i64 %made
   %refused = call i32 @pthread_create(ptr %id.p, ptr %attributes, ptr @member, ptr %crew)
-  %bad = icmp ne i32 %refused, 0
-  br i1 %bad, label %complete, label %count
+  jump %complete if icmp ne i32 %refused, 0
 count:
   %made.1 = add i64 %made, 1
   br label %check
@@ -180,12 +159,9 @@ complete:
   %r7 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
   %r8 = call i32 @pthread_attr_destroy(ptr %attributes)
   %r9 = call i32 @pthread_mutex_lock(ptr %mutex)
-  br label %gather
 gather:
   %begun = load i64, ptr %begun.p
-  %waiting = icmp slt i64 %begun, %made
-  br i1 %waiting, label %wait, label %decide
-wait:
+  jump %decide unless icmp slt i64 %begun, %made
   %r10 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
   br label %gather
 decide:
@@ -196,26 +172,20 @@ decide:
   store i64 %word, ptr %word.p
   %r11 = call i32 @pthread_cond_broadcast(ptr %condition)
   %r12 = call i32 @pthread_mutex_unlock(ptr %mutex)
-  br i1 %cannot, label %join, label %own
-own:
+  jump %join if %cannot
   call void @run_one(ptr %job, ptr %arena, i64 0)
-  br label %watch
 watch:                                            ; the others may need to hear of a signal
   %done = load atomic i64, ptr %done.p acquire, align 8
-  %more = icmp slt i64 %done, %made
-  br i1 %more, label %rest, label %join
-rest:
+  jump %join unless icmp slt i64 %done, %made
   %r13 = call i32 @usleep(i32 100)
   %now = call i64 @ticks()
   call void @look_for_signals(ptr %job, i64 %now)
   br label %watch
 join:
   %k = phi i64 [0, %decide], [0, %watch], [%k.1, %joined]
-  %left = icmp slt i64 %k, %made
-  br i1 %left, label %joined, label %end
+  jump %end unless icmp slt i64 %k, %made
 joined:
-  %thread.p = getelementptr ptr, ptr %ids, i64 %k
-  %thread = load ptr, ptr %thread.p
+  %thread = load ptr, item ptr %k of %ids
   %r14 = call i32 @pthread_join(ptr %thread, ptr null)
   %k.1 = add i64 %k, 1
   br label %join

@@ -34,40 +34,30 @@ _SAY = """
 declare i64 @write(i32, ptr, i64)
 
 define internal void @say_byte(i8 %c) nounwind {
-entry:
   %n = load i64, ptr @length
-  %room = icmp ult i64 %n, 8192
-  br i1 %room, label %put, label %done
-put:
-  %p = getelementptr i8, ptr @message, i64 %n
-  store i8 %c, ptr %p
+  jump %done unless icmp ult i64 %n, 8192
+  store i8 %c, item i8 %n of @message
   %more = add i64 %n, 1
   store i64 %more, ptr @length
-  br label %done
 done:
   ret void
 }
 
 define internal void @say(ptr %text) nounwind {
 entry:
-  br label %next
 next:
   %p = phi ptr [%text, %entry], [%q, %put]
   %c = load i8, ptr %p
-  %end = icmp eq i8 %c, 0
-  br i1 %end, label %done, label %put
+  ret void if icmp eq i8 %c, 0
 put:
   call void @say_byte(i8 %c)
   %q = getelementptr i8, ptr %p, i64 1
   br label %next
-done:
-  ret void
 }
 
 define internal void @say_number(i64 %x, i64 %base) nounwind {
 entry:
   %digits = alloca [24 x i8]
-  br label %divide
 divide:
   %left = phi i64 [%x, %entry], [%rest, %divide]
   %at = phi i64 [24, %entry], [%before, %divide]
@@ -79,19 +69,14 @@ divide:
   %code = add i64 %digit, %zero
   %c = trunc i64 %code to i8
   %before = sub i64 %at, 1
-  %p = getelementptr i8, ptr %digits, i64 %before
-  store i8 %c, ptr %p
-  %over = icmp eq i64 %rest, 0
-  br i1 %over, label %put, label %divide
+  store i8 %c, item i8 %before of %digits
+  jump %divide unless icmp eq i64 %rest, 0
 put:
   %k = phi i64 [%before, %divide], [%k1, %put]
-  %q = getelementptr i8, ptr %digits, i64 %k
-  %d = load i8, ptr %q
+  %d = load i8, item i8 %k of %digits
   call void @say_byte(i8 %d)
   %k1 = add i64 %k, 1
-  %end = icmp eq i64 %k1, 24
-  br i1 %end, label %done, label %put
-done:
+  jump %put unless icmp eq i64 %k1, 24
   ret void
 }
 
@@ -114,18 +99,15 @@ define internal void @say_three(i64 %x, i64 %y, i64 %z) nounwind {
 define internal void @speak() nounwind {
 entry:
   %all = load i64, ptr @length
-  br label %more
 more:
   %at = phi i64 [0, %entry], [%then, %wrote]
   %p = getelementptr i8, ptr @message, i64 %at
   %left = sub i64 %all, %at
   %n = call i64 @write(i32 2, ptr %p, i64 %left)
-  %bad = icmp slt i64 %n, 1
-  br i1 %bad, label %done, label %wrote
+  jump %done if icmp slt i64 %n, 1
 wrote:
   %then = add i64 %at, %n
-  %over = icmp uge i64 %then, %all
-  br i1 %over, label %done, label %more
+  jump %more unless icmp uge i64 %then, %all
 done:
   ret void
 }
@@ -135,14 +117,11 @@ _REPORT = """
 ; The text after this one.
 define internal ptr @after(ptr %text) nounwind {
 entry:
-  br label %next
 next:
   %p = phi ptr [%text, %entry], [%q, %next]
   %c = load i8, ptr %p
   %q = getelementptr i8, ptr %p, i64 1
-  %end = icmp eq i8 %c, 0
-  br i1 %end, label %done, label %next
-done:
+  jump %next unless icmp eq i8 %c, 0
   ret ptr %q
 }
 
@@ -166,31 +145,25 @@ define internal i1 @is_touched(ptr %pointer, i64 %kind) nounwind {
 ; The pointer that begins nearest at or below an address, and the nearest above it: two %near.
 define internal void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 %all, ptr %found) nounwind {
 entry:
-  br label %look
 look:
   %p = phi ptr [%first, %entry], [%next, %on]
   %slot = load i16, ptr %p, align 1
-  %end = icmp eq i16 %slot, -1
-  br i1 %end, label %done, label %check
-check:
+  ret void if icmp eq i16 %slot, -1
   %name = getelementptr i8, ptr %p, i64 2
   %loads = call ptr @after(ptr %name)
   %stores = call ptr @after(ptr %loads)
   %next = call ptr @after(ptr %stores)
   %touched = call i1 @is_touched(ptr %p, i64 %kind)
   %counts = or i1 %touched, %all
-  br i1 %counts, label %compare, label %on
-compare:
+  jump %on unless %counts
   %slot.w = zext i16 %slot to i64
-  %base.p = getelementptr i64, ptr %slots, i64 %slot.w
-  %base = load i64, ptr %base.p
+  %base = load i64, item i64 %slot.w of %slots
   %over = sub i64 %address, %base
   %under = sub i64 %base, %address
   %is.above = icmp ugt i64 %base, %address
   %distance = select i1 %is.above, i64 %under, i64 %over
   %near = icmp ult i64 %distance, 1099511627776   ; a tebibyte: what is further away has nothing to do with it
-  br i1 %near, label %rank, label %on
-rank:
+  jump %on unless %near
   %which = zext i1 %is.above to i64
   %nearest = getelementptr %near, ptr %found, i64 %which
   %best.p = field near.pointer of %nearest
@@ -200,20 +173,15 @@ rank:
   %d = load i64, ptr %best.d
   %closer = icmp ult i64 %distance, %d
   %better = or i1 %none, %closer
-  br i1 %better, label %keep, label %on
-keep:
+  jump %on unless %better
   store ptr %p, ptr %best.p
   store i64 %distance, ptr %best.d
-  br label %on
 on:
   br label %look
-done:
-  ret void
 }
 
 ; One argument: how far the address is from it, and the lines that touch it.
 define internal void @say_argument(ptr %pointer, i64 %distance, ptr %how, i64 %kind) nounwind {
-entry:
   %name = getelementptr i8, ptr %pointer, i64 2
   %loads = call ptr @after(ptr %name)
   %stores = call ptr @after(ptr %loads)
@@ -226,31 +194,26 @@ entry:
   %no.loads = icmp eq i8 %l, 0
   %is.write = icmp eq i64 %kind, 2
   %skip.loads = or i1 %no.loads, %is.write
-  br i1 %skip.loads, label %then, label %read
-read:
+  jump %then if %skip.loads
   call void @say(ptr @fault.note)
   call void @say(ptr %name)
   call void @say(ptr @fault.from)
   call void @say(ptr %loads)
-  br label %then
 then:
   %s = load i8, ptr %stores
   %no.stores = icmp eq i8 %s, 0
   %is.read = icmp eq i64 %kind, 1
   %skip.stores = or i1 %no.stores, %is.read
-  br i1 %skip.stores, label %done, label %written
-written:
+  jump %done if %skip.stores
   call void @say(ptr @fault.note)
   call void @say(ptr %name)
   call void @say(ptr @fault.to)
   call void @say(ptr %stores)
-  br label %done
 done:
   ret void
 }
 
 define internal void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind) nounwind {
-entry:
   %found = alloca [2 x %near]
   store [2 x %near] zeroinitializer, ptr %found
   call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 false, ptr %found)
@@ -262,18 +225,15 @@ entry:
   %no.b = icmp eq ptr %b, null
   %no.a = icmp eq ptr %a, null
   %nothing = and i1 %no.b, %no.a
-  br i1 %nothing, label %any, label %tell
-any:                                              ; nobody is known to be touched so: any pointer will do
+  jump %tell unless %nothing
+  ; nobody is known to be touched so: any pointer will do
   call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 true, ptr %found)
-  br label %tell
 tell:
   %below = load ptr, ptr %below.p
   %below.d = load i64, field near.distance of %found
   %no.below = icmp eq ptr %below, null
-  br i1 %no.below, label %upper, label %lower
-lower:
+  jump %upper if %no.below
   call void @say_argument(ptr %below, i64 %below.d, ptr @fault.past, i64 %kind)
-  br label %upper
 upper:                                            ; the sizes are not known: where it is closer, it may be this one
   %above = load ptr, ptr %above.p
   %above.d = load i64, field near.distance of %second
@@ -282,17 +242,14 @@ upper:                                            ; the sizes are not known: whe
   %alone = or i1 %no.below, %closer
   %silent = xor i1 %alone, true
   %skip = or i1 %no.above, %silent
-  br i1 %skip, label %done, label %over
-over:
+  jump %done if %skip
   call void @say_argument(ptr %above, i64 %above.d, ptr @fault.before, i64 %kind)
-  br label %done
 done:
   ret void
 }
 
 ; All of it: what happened to whom, where, and what to do.
 define internal void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record) nounwind {
-entry:
   store i64 0, ptr @length
   %job = load ptr, field header.job of %header
   %program = load i64, field header.program of %header
@@ -305,13 +262,12 @@ entry:
   %kind = select i1 %sent, i64 0, i64 %seen
   call void @say(ptr @fault.kernel)
   call void @say(ptr %record)
-  br i1 %sent, label %signalled, label %fault
+  jump %fault unless %sent
 signalled:                                        ; by a handler that is called before this one, and knew the address
   call void @say(ptr @fault.signalled)
   br label %named
 fault:
-  %nowhere = icmp eq i32 %code, 128               ; of the system, which does not know the address either
-  br i1 %nowhere, label %unknown, label %verb
+  jump %verb unless icmp eq i32 %code, 128        ; of the system, which does not know the address either
 unknown:
   call void @say(ptr @fault.nowhere)
   br label %named
@@ -322,14 +278,12 @@ verb:
   %did = select i1 %is.write, ptr @fault.wrote, ptr %did.1
   call void @say(ptr %did)
   call void @say_address(i64 %address)
-  %is.bus = icmp eq i32 %signal, 7
-  br i1 %is.bus, label %missing, label %mapped
+  jump %mapped unless icmp eq i32 %signal, 7
 missing:
   call void @say(ptr @fault.missing)
   br label %named
 mapped:
-  %is.mapped = icmp eq i32 %code, 2
-  br i1 %is.mapped, label %forbidden, label %unmapped
+  jump %forbidden if icmp eq i32 %code, 2
 unmapped:
   call void @say(ptr @fault.unmapped)
   br label %named
@@ -338,7 +292,6 @@ forbidden:
   %as.1 = select i1 %is.read, ptr @fault.as.read, ptr @fault.as.touched
   %as = select i1 %is.write, ptr @fault.as.written, ptr %as.1
   call void @say(ptr %as)
-  br label %named
 named:
   %located = phi i1 [false, %signalled], [false, %unknown], [true, %missing], [true, %unmapped], [true, %forbidden]
   %by.bus = icmp eq i32 %signal, 7
@@ -346,10 +299,8 @@ named:
   call void @say(ptr %name)
   call void @say(ptr %place)
   %gx = load i64, ptr %grid
-  %gy.p = getelementptr i64, ptr %grid, i64 1
-  %gy = load i64, ptr %gy.p
-  %gz.p = getelementptr i64, ptr %grid, i64 2
-  %gz = load i64, ptr %gz.p
+  %gy = load i64, item i64 1 of %grid
+  %gz = load i64, item i64 2 of %grid
   %x = urem i64 %program, %gx
   %row = udiv i64 %program, %gx
   %y = urem i64 %row, %gy
@@ -359,19 +310,16 @@ named:
   call void @say(ptr @fault.grid)
   call void @say_three(i64 %gx, i64 %gy, i64 %gz)
   call void @say(ptr @fault.close)
-  br i1 %located, label %where, label %end
-where:                                            ; within a mebibyte below where the stack ends
+  jump %end unless %located
+  ; within a mebibyte below where the stack ends
   %sp = call i64 @fault_sp(ptr %context)
   %below = sub i64 %sp, %address
   %shifted = add i64 %below, 4096
-  %is.stack = icmp ult i64 %shifted, 1052672
-  br i1 %is.stack, label %stack, label %arguments
-stack:
+  jump %arguments unless icmp ult i64 %shifted, 1052672
   call void @say(ptr @fault.stack)
   br label %end
 arguments:
   call void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %kind)
-  br label %end
 end:
   call void @say(ptr @fault.hint)
   call void @speak()

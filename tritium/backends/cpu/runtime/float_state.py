@@ -11,6 +11,7 @@ the register only where it differs: reading it costs a few nanoseconds, writing 
 
 from __future__ import annotations
 
+from ...llvm.notation import expand
 from ...llvm.target import CpuTarget
 
 __all__ = ["float_state"]
@@ -18,18 +19,18 @@ __all__ = ["float_state"]
 # The default state, the bits that count, how the state is read and written.
 _REGISTER = {
     # Traps, rounding, flushing: every bit that is not zero is somebody's wish.
-    "arm": ("0", "-1", """
+    "arm": ("0", "-1", """\
   %state = call i64 @llvm.aarch64.get.fpcr()
-""", """
+""", """\
   call void @llvm.aarch64.set.fpcr(i64 {x})
 """),
     # The low bits note what has happened; but one of them makes zeros of subnormal operands.
-    "x86": ("8064", "65472", """
+    "x86": ("8064", "65472", """\
   %slot = alloca i32
   call void @llvm.x86.sse.stmxcsr(ptr %slot)
   %word = load i32, ptr %slot
   %state = zext i32 %word to i64
-""", """
+""", """\
   %new = trunc i64 {x} to i32
   %place = alloca i32
   store i32 %new, ptr %place
@@ -40,24 +41,16 @@ _REGISTER = {
 # Each of these is on the road of every launch.
 _TEXT = """
 define internal i64 @own_floats() nounwind alwaysinline {
-entry:{read}
-  %control = and i64 %state, {mask}
-  %odd = icmp ne i64 %control, {default}
-  br i1 %odd, label %set, label %done
-set:{reset}
-  br label %done
-done:
+{read}  %control = and i64 %state, {mask}
+  jump %done unless icmp ne i64 %control, {default}
+{reset}done:
   ret i64 %state
 }
 
 define internal void @give_floats(i64 %state) nounwind alwaysinline {
-entry:
   %control = and i64 %state, {mask}
-  %odd = icmp ne i64 %control, {default}
-  br i1 %odd, label %set, label %done
-set:{restore}
-  br label %done
-done:
+  jump %done unless icmp ne i64 %control, {default}
+{restore}done:
   ret void
 }
 """
@@ -78,4 +71,4 @@ def float_state(target: CpuTarget) -> str:
     for name, said in (("read", read), ("reset", write.replace("{x}", default)), ("mask", mask), ("default", default),
                        ("restore", write.replace("{x}", "%state"))):
         text = text.replace(f"{{{name}}}", said)
-    return text
+    return expand(text)

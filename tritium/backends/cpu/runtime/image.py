@@ -29,10 +29,9 @@ from .... import knobs
 from ....errors import InternalError
 from ....language.builtins.grid import check_sizes
 from ....locks import busy, imported, lock
-from ...launcher import fast_paths, guards, image, preconditions, record
-from ...launcher import launcher as native_launcher
-from ...launcher.parts import NATIVE, Part, Symbols, builtin, preferred
-from ...llvm import jit, structs
+from ...launcher import image, record
+from ...launcher.parts import NATIVE, WRITERS, Part, Symbols, builtin, preferred
+from ...llvm import jit
 from ...llvm.target import CpuTarget, cpu_target
 from . import (
     alone,
@@ -61,8 +60,8 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = (pool.SYMBOLS + openmp.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS
          + (launcher.SYMBOLS if NATIVE else ()))
-CORE = Part("core", _CORE, (structs, job, system, arena, pool, openmp, alone, interrupt, float_state, cooperative,
-                            fault_report, faults, guards, native_launcher, fast_paths, preconditions, launcher), _core)
+CORE = Part("core", _CORE, (*WRITERS, job, system, arena, pool, openmp, alone, interrupt, float_state, cooperative,
+                            fault_report, faults, launcher), _core)
 
 
 def _called() -> Sequence[Part]:

@@ -39,8 +39,7 @@ define internal i32 @run_handlers(ptr %thread) nounwind {
 
 define i32 @tt.run.released(ptr %job) nounwind {
   %thread = call ptr @PyEval_SaveThread()
-  %thread.p = field job.thread of %job
-  store ptr %thread, ptr %thread.p
+  store ptr %thread, field job.thread of %job
   %status = call i32 @tt.run(ptr %job)
   call void @PyEval_RestoreThread(ptr %thread)
   ret i32 %status
@@ -54,8 +53,7 @@ define internal i32 @run_handlers(ptr %thread) nounwind {
 }
 
 define i32 @tt.run.released(ptr %job) nounwind {
-  %thread.p = field job.thread of %job
-  store ptr null, ptr %thread.p
+  store ptr null, field job.thread of %job
   %status = call i32 @tt.run(ptr %job)
   ret i32 %status
 }
@@ -78,65 +76,47 @@ declare void @longjmp(ptr, i32) noreturn
 declare i64 @pthread_self()
 
 define internal i1 @stopped(ptr %job) nounwind alwaysinline {
-  %stop.p = field job.stop of %job
-  %stop = load atomic i64, ptr %stop.p monotonic, align 8
+  %stop = load atomic i64, field job.stop of %job monotonic, align 8
   %stopped = icmp ne i64 %stop, 0
   ret i1 %stopped
 }
 
 define internal void @stop(ptr %job) nounwind {
-  %stop.p = field job.stop of %job
-  store atomic i64 1, ptr %stop.p release, align 8
+  store atomic i64 1, field job.stop of %job release, align 8
   ret void
 }
 
 ; Call a function of the job and the arena; `tt.poll` leaves it here. Nothing is needed afterwards that a register held.
 define internal i64 @guarded(ptr %job, ptr %arena, ptr %function) nounwind noinline {
-entry:
   %place = alloca [512 x i8], align 16            ; a jmp_buf has 312 bytes at most
-  %place.p = field header.frame before %arena
-  store ptr %place, ptr %place.p
+  store ptr %place, field header.frame before %arena
   %left = call i32 @_setjmp(ptr %place) returns_twice
-  %back = icmp ne i32 %left, 0
-  br i1 %back, label %gone, label %run
-run:
+  ret i64 0 if icmp ne i32 %left, 0
   %result = call i64 %function(ptr %job, ptr %arena)
   ret i64 %result
-gone:
-  ret i64 0
 }
 
 ; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.
 define internal void @look_for_signals(ptr %job, i64 %now) nounwind noinline cold {
-entry:
   %thread = load ptr, field job.thread of %job
-  %alone = icmp eq ptr %thread, null
-  br i1 %alone, label %done, label %fresh
-fresh:                                            ; an exception that waits must not be lost
+  jump %done if icmp eq ptr %thread, null
+  ; an exception that waits must not be lost
   %raised.p = field job.raised of %job
   %raised = load i64, ptr %raised.p
-  %waits = icmp ne i64 %raised, 0
-  br i1 %waits, label %done, label %date
-date:
+  jump %done if icmp ne i64 %raised, 0
   %due.p = field job.due of %job
   %due = load i64, ptr %due.p
   %every = load i64, ptr @look_every
-  %first = icmp eq i64 %due, 0
-  br i1 %first, label %begin, label %compare
-begin:
+  jump %compare unless icmp eq i64 %due, 0
   %later = add i64 %now, %every
   store i64 %later, ptr %due.p
   br label %done
 compare:
   %left = sub i64 %due, %now
-  %early = icmp sgt i64 %left, 0
-  br i1 %early, label %done, label %who
-who:
+  jump %done if icmp sgt i64 %left, 0
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
-  %is_main = icmp eq i64 %self, %main
-  br i1 %is_main, label %look, label %done
-look:
+  jump %done unless icmp eq i64 %self, %main
   %key = load i64, ptr @key
   %arena = call ptr @pthread_getspecific(i64 %key)
   %r1 = call i32 @pthread_setspecific(i64 %key, ptr null)
@@ -158,38 +138,28 @@ look:
   %wait = call i64 @llvm.umax.i64(i64 %rarer, i64 %every)
   %next = add i64 %after, %wait
   store i64 %next, ptr %due.p
-  %good = icmp eq i32 %failed, 0
-  br i1 %good, label %done, label %raise
-raise:
+  jump %done if icmp eq i32 %failed, 0
   store i64 1, ptr %raised.p
   call void @stop(ptr %job)
-  br label %done
 done:
   ret void
 }
 
 ; Leave the program if the job is to stop. Programs of a cooperative launch wait for each other: they let others run.
 define void @tt.poll(ptr %arena) nounwind noinline {
-entry:
   %job = load ptr, field header.job before %arena
   %over = call i1 @stopped(ptr %job)
-  br i1 %over, label %leave, label %look
-look:
+  jump %leave if %over
   %together = load i64, field job.together of %job
-  %crowd = icmp ne i64 %together, 0
-  br i1 %crowd, label %yield, label %mine
-yield:
+  jump %mine unless icmp ne i64 %together, 0
   %r = call i32 @sched_yield()
-  br label %mine
 mine:
   %caller = load i64, field header.caller before %arena
-  %is_caller = icmp ne i64 %caller, 0
-  br i1 %is_caller, label %signals, label %done
-signals:
+  jump %done unless icmp ne i64 %caller, 0
   %now = call i64 @ticks()
   call void @look_for_signals(ptr %job, i64 %now)
   %now_over = call i1 @stopped(ptr %job)
-  br i1 %now_over, label %leave, label %done
+  jump %leave if %now_over
 done:
   ret void
 leave:

@@ -53,8 +53,7 @@ entry:
   %function = load ptr, field record.entry of %record
   %arena = load i64, field record.extra of %record
   %checks = load ptr, field record.checks of %record
-  %trusted = icmp eq ptr %checks, null
-  br i1 %trusted, label %run, label %check
+  jump %run if icmp eq ptr %checks, null
 check:
   %preconditions = load ptr, field checks.preconditions of %checks
   %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
@@ -62,27 +61,19 @@ check:
 unfit:
   %other = load ptr, field checks.other of %checks
   %other.arena = load i64, field checks.other_arena of %checks
-  %none = icmp eq ptr %other, null
-  br i1 %none, label %judge, label %run
+  jump %run unless icmp eq ptr %other, null
 judge:                                            ; if they do not hold, it has launched the fallback variant
   %gx = load i64, ptr %grid
-  %gy.p = getelementptr i64, ptr %grid, i64 1
-  %gy = load i64, ptr %gy.p
-  %gz.p = getelementptr i64, ptr %grid, i64 2
-  %gz = load i64, ptr %gz.p
+  %gy = load i64, item i64 1 of %grid
+  %gz = load i64, item i64 2 of %grid
   %judge.f = load ptr, ptr @tt.judge
   %slots.i = ptrtoint ptr %slots to i64
   %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr %judge.f, ptr @judged, ptr %result, i64 %gx, i64 %gy,
                                                             i64 %gz, i64 %slots.i)
-  %mute = icmp eq ptr %answer, null
-  br i1 %mute, label %raised, label %answered
+  ret ptr null if icmp eq ptr %answer, null
 answered:
   call void @Py_DecRef(ptr %answer)
-  %fit = icmp eq ptr %answer, @py.true
-  br i1 %fit, label %run, label %launched
-raised:
-  ret ptr null
-launched:
+  jump %run if icmp eq ptr %answer, @py.true
   call void @Py_IncRef(ptr %result)
   ret ptr %result
 run:
@@ -94,36 +85,23 @@ run:
 
 ; Run a kernel with the GIL released, and turn the outcome into what a builtin returns.
 define internal ptr @run(ptr %function, i64 %arena, ptr %slots, ptr %grid, ptr %result) nounwind {
-entry:
   %job = alloca %job
-  %function.p = field job.entry of %job
-  store ptr %function, ptr %function.p
-  %slots.p = field job.slots of %job
-  store ptr %slots, ptr %slots.p
-  %grid.p = field job.grid of %job
-  store ptr %grid, ptr %grid.p
+  store ptr %function, field job.entry of %job
+  store ptr %slots, field job.slots of %job
+  store ptr %grid, field job.grid of %job
   %gx = load i64, ptr %grid
-  %gy.p = getelementptr i64, ptr %grid, i64 1
-  %gy = load i64, ptr %gy.p
-  %gz.p = getelementptr i64, ptr %grid, i64 2
-  %gz = load i64, ptr %gz.p
-  %plane = mul i64 %gx, %gy
-  %total = mul i64 %plane, %gz
-  %total.p = field job.total of %job
-  store i64 %total, ptr %total.p
-  %arena.p = field job.arena of %job
+  %gy = load i64, item i64 1 of %grid
+  %gz = load i64, item i64 2 of %grid
+  %total = mul i64 %gx, %gy, %gz
+  store i64 %total, field job.total of %job
   %bytes = and i64 %arena, {bytes}
-  store i64 %bytes, ptr %arena.p
+  store i64 %bytes, field job.arena of %job
   %message.p = field job.message of %job
   store ptr null, ptr %message.p
-  %stop.p = field job.stop of %job
-  store i64 0, ptr %stop.p
-  %together.p = field job.together of %job
+  store i64 0, field job.stop of %job
   %together = and i64 %arena, {together}
-  store i64 %together, ptr %together.p
-  %nothing = icmp eq i64 %total, 0
-  br i1 %nothing, label %fine, label %run
-run:
+  store i64 %together, field job.together of %job
+  jump %fine if icmp eq i64 %total, 0
   %status = call i32 @tt.run.released(ptr %job)
   switch i32 %status, label %failed [i32 0, label %fine i32 1, label %no_memory i32 3, label %raised
                                      i32 4, label %refused i32 5, label %refused]
@@ -153,32 +131,25 @@ failed:
 }
 
 define internal ptr @launch_raw(ptr %self, ptr %args, i64 %count) nounwind {
-entry:
   %grid = alloca [3 x i64]
-  %six = icmp eq i64 %count, 6
-  br i1 %six, label %numbers, label %wrong
+  jump %numbers if icmp eq i64 %count, 6
 wrong:
   call void @PyErr_SetString(ptr @py.type_error, ptr @usage)
   ret ptr null
 numbers:
   %entry.o = load ptr, ptr %args
   %address = call ptr @PyLong_AsVoidPtr(ptr %entry.o)
-  %arena.a = getelementptr ptr, ptr %args, i64 1
-  %arena.o = load ptr, ptr %arena.a
+  %arena.o = load ptr, item ptr 1 of %args
   %arena = call i64 @PyLong_AsLongLong(ptr %arena.o)
-  %slots.a = getelementptr ptr, ptr %args, i64 5
-  %slots.o = load ptr, ptr %slots.a
+  %slots.o = load ptr, item ptr 5 of %args
   %slots = call ptr @PyBytes_AsString(ptr %slots.o)
   %error = call ptr @PyErr_Occurred()
-  %ok = icmp eq ptr %error, null
-  br i1 %ok, label %sizes, label %raise
-raise:
+  jump %sizes if icmp eq ptr %error, null
   ret ptr null
 sizes:
   %dims = getelementptr ptr, ptr %args, i64 2
   %valid = call i1 @read_grid(ptr %dims, ptr %grid)
-  br i1 %valid, label %run, label %wrong
-run:
+  jump %wrong unless %valid
   %result = call ptr @run(ptr %address, i64 %arena, ptr %slots, ptr %grid, ptr @py.none)
   ret ptr %result
 }

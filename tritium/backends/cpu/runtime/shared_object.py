@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .... import knobs
+from ...llvm.notation import expand
 from ...llvm.target import compile_text, cpu_target
 from .job import HEADER
 
@@ -49,17 +50,12 @@ define void @"{name}"(i32 %gx, i32 %gy, i32 %gz, ptr %args) {{
   %y = zext i32 %gy to i64
   %z = zext i32 %gz to i64
   store i64 %x, ptr %grid
-  %grid.y = getelementptr i64, ptr %grid, i64 1
-  store i64 %y, ptr %grid.y
-  %grid.z = getelementptr i64, ptr %grid, i64 2
-  store i64 %z, ptr %grid.z
-  %xy = mul i64 %x, %y
-  %all = mul i64 %xy, %z
+  store i64 %y, item i64 1 of %grid
+  store i64 %z, item i64 2 of %grid
+  %all = mul i64 %x, %y, %z
 {fill}
   %room = call ptr @aligned_alloc(i64 64, i64 {room}) ; the header of the arena comes first
-  %none = icmp eq ptr %room, null
-  br i1 %none, label %fail, label %run
-run:
+  jump %fail if icmp eq ptr %room, null
   %arena = getelementptr i8, ptr %room, i64 {header}
   call void @tritium_programs(ptr %slots, i64 0, i64 %all, ptr %grid, ptr %arena)
   call void @free(ptr %room)
@@ -126,8 +122,8 @@ def _entry(name: str, signature: Mapping[str, object], arena: int) -> str:
     """LLVM text of the function that packs the arguments of a launch, and runs all its programs."""
     passed = [(k, type_) for k, type_ in enumerate(signature.values()) if type_ != "constexpr"]
     fill = "\n".join(_slot(name, place, k, type_) for place, (k, type_) in enumerate(passed))
-    return _ENTRY.format(name=name, count=max(len(passed), 1), fill=fill, header=HEADER.size,
-                         room=HEADER.size + -(-max(arena, 1) // 64) * 64)
+    return expand(_ENTRY.format(name=name, count=max(len(passed), 1), fill=fill, header=HEADER.size,
+                                room=HEADER.size + -(-max(arena, 1) // 64) * 64))
 
 
 _FLOATS = {"fp16": ("fptrunc", "half"), "bf16": ("fptrunc", "bfloat"), "fp64": ("fpext", "double")}
@@ -137,8 +133,7 @@ def _slot(name: str, place: int, k: int, type_: object) -> str:
     """LLVM text that copies argument `k` to a slot."""
     if not isinstance(type_, str) or type_.startswith("tensordesc"):
         raise ValueError(f"{name} cannot be started from C++: parameter {k} is no tensor and no number")
-    lines = [f"%s{k} = getelementptr i64, ptr %slots, i64 {place}", f"%w{k} = getelementptr ptr, ptr %args, i64 {k}",
-             f"%a{k} = load ptr, ptr %w{k}"]
+    lines = [f"%s{k} = item i64 {place} of %slots", f"%a{k} = load ptr, item ptr {k} of %args"]
     if type_.startswith("*"):
         lines += [f"store ptr %a{k}, ptr %s{k}"]
     elif not type_.startswith(("fp", "bf")):

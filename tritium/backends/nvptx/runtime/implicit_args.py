@@ -109,50 +109,35 @@ def _three(term: tuple[int, Sequence[int]]) -> tuple[int, ...]:
 _TEXT = """
 ; The value of a slot, or 1 for none.
 define internal i64 @factor(ptr %slots, i64 %which) nounwind {
-entry:
-  %none = icmp slt i64 %which, 0
-  br i1 %none, label %one, label %some
-one:
-  ret i64 1
-some:
-  %p = getelementptr i64, ptr %slots, i64 %which
-  %x = load i64, ptr %p
+  ret i64 1 if icmp slt i64 %which, 0
+  %x = load i64, item i64 %which of %slots
   ret i64 %x
 }
 
 ; Compute the values of a map: whether any but the address changed, whether the address did.
 define internal {i1, i1} @evaluate(ptr %map, ptr %slots) nounwind {
 entry:
-  %count.p = field map.count of %map
-  %count = load i64, ptr %count.p
+  %count = load i64, field map.count of %map
   %values = field map.values of %map
-  %sums.p = field map.sums of %map
-  %sums = load ptr, ptr %sums.p
-  br label %value
+  %sums = load ptr, field map.sums of %map
 value:
   %v = phi i64 [0, %entry], [%v1, %sum]
   %at = phi ptr [%sums, %entry], [%next, %sum]
   %changed = phi i1 [false, %entry], [%changed1, %sum]
   %moved = phi i1 [false, %entry], [%moved1, %sum]
-  %all = icmp eq i64 %v, %count
-  br i1 %all, label %done, label %begin
+  jump %done if icmp eq i64 %v, %count
 begin:
   %n = load i64, ptr %at
   %first = getelementptr i64, ptr %at, i64 1
-  br label %term
 term:
   %t = phi i64 [0, %begin], [%t1, %add]
   %total = phi i64 [0, %begin], [%total1, %add]
   %next = phi ptr [%first, %begin], [%next1, %add]
-  %last = icmp eq i64 %t, %n
-  br i1 %last, label %sum, label %add
+  jump %sum if icmp eq i64 %t, %n
 add:
-  %times.p = field term.factor of %next
-  %times = load i64, ptr %times.p
-  %a.p = field term.x of %next
-  %a = load i64, ptr %a.p
-  %b.p = field term.y of %next
-  %b = load i64, ptr %b.p
+  %times = load i64, field term.factor of %next
+  %a = load i64, field term.x of %next
+  %b = load i64, field term.y of %next
   %x = call i64 @factor(ptr %slots, i64 %a)
   %y = call i64 @factor(ptr %slots, i64 %b)
   %xy = mul i64 %x, %y
@@ -180,7 +165,6 @@ done:
 
 ; Bring a map up to date; false if the driver cannot describe the tensor.
 define internal i1 @describe(ptr %map, ptr %slots) nounwind {
-entry:
   %news = call {i1, i1} @evaluate(ptr %map, ptr %slots)
   %changed = extractvalue {i1, i1} %news, 0
   %moved = extractvalue {i1, i1} %news, 1
@@ -188,35 +172,27 @@ entry:
   %state.p = field map.state of %map
   %state = load i32, ptr %state.p
   %made = icmp eq i32 %state, 1
-  %bytes.p = field map.map of %map
-  %bytes = load ptr, ptr %bytes.p
+  %bytes = load ptr, field map.map of %map
   %address = load ptr, ptr %values
   %keep = xor i1 %changed, true
   %right = and i1 %made, %keep
-  br i1 %right, label %where, label %again
-where:
-  br i1 %moved, label %exchange, label %known
+  jump %again unless %right
+  jump %exchange if %moved
 known:
   ret i1 true
 exchange:
   %exchanged = call i32 @cuTensorMapReplaceAddress(ptr %bytes, ptr %address)
-  %fine = icmp eq i32 %exchanged, 0
-  br i1 %fine, label %known, label %ask
+  jump %known if icmp eq i32 %exchanged, 0 else %ask
 again:                                            ; not made yet, or for another tensor, or refused
   %differs.any = or i1 %changed, %moved
   %refused = icmp eq i32 %state, 2
   %same = xor i1 %differs.any, true
   %still = and i1 %refused, %same
-  br i1 %still, label %no, label %ask
-no:
-  ret i1 false
+  ret i1 false if %still
 ask:
-  %type.p = field map.type of %map
-  %type = load i32, ptr %type.p
-  %rank.p = field map.rank of %map
-  %rank = load i32, ptr %rank.p
-  %swizzle.p = field map.swizzle of %map
-  %swizzle = load i32, ptr %swizzle.p
+  %type = load i32, field map.type of %map
+  %rank = load i32, field map.rank of %map
+  %swizzle = load i32, field map.swizzle of %map
   %box = field map.box of %map
   %ones = field map.ones of %map
   %dims = getelementptr i64, ptr %values, i64 1
@@ -233,43 +209,32 @@ ask:
 ; Where the tensor of a map ends.
 define internal i64 @end_of(ptr %map) nounwind {
 entry:
-  %rank.p = field map.rank of %map
-  %rank.n = load i32, ptr %rank.p
+  %rank.n = load i32, field map.rank of %map
   %rank = zext i32 %rank.n to i64
-  %size.p = field map.size of %map
-  %size = load i64, ptr %size.p
+  %size = load i64, field map.size of %map
   %values = field map.values of %map
   %address = load i64, ptr %values
   %first = add i64 %address, %size
-  br label %next
 next:
   %k = phi i64 [0, %entry], [%k1, %one]
   %end = phi i64 [%first, %entry], [%end1, %one]
   %stride = phi i64 [%size, %entry], [%stride1, %one]
-  %all = icmp eq i64 %k, %rank
-  br i1 %all, label %done, label %one
+  ret i64 %end if icmp eq i64 %k, %rank
 one:
   %k1 = add i64 %k, 1
-  %elements.p = getelementptr i64, ptr %values, i64 %k1
-  %elements = load i64, ptr %elements.p
+  %elements = load i64, item i64 %k1 of %values
   %steps = sub i64 %elements, 1
   %bytes = mul i64 %steps, %stride
   %end1 = add i64 %end, %bytes
   %behind = add i64 %rank, %k1
-  %stride.p = getelementptr i64, ptr %values, i64 %behind
-  %stride1 = load i64, ptr %stride.p
+  %stride1 = load i64, item i64 %behind of %values
   br label %next
-done:
-  ret i64 %end
 }
 
 ; Whether two tensors share memory.
 define internal i1 @overlap(ptr %a, ptr %b) nounwind {
-entry:
-  %a.values = field map.values of %a
-  %b.values = field map.values of %b
-  %a.start = load i64, ptr %a.values
-  %b.start = load i64, ptr %b.values
+  %a.start = load i64, field map.values of %a
+  %b.start = load i64, field map.values of %b
   %a.end = call i64 @end_of(ptr %a)
   %b.end = call i64 @end_of(ptr %b)
   %a.first = icmp ult i64 %a.start, %b.end
@@ -281,34 +246,26 @@ entry:
 ; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
 define internal i1 @spans_meet(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %loads.p = field implicit.loads of %implicit
-  %loads = load i64, ptr %loads.p
-  %spans.p = field implicit.spans of %implicit
-  %spans = load i64, ptr %spans.p
+  %loads = load i64, field implicit.loads of %implicit
+  %spans = load i64, field implicit.spans of %implicit
   %meet.p = field implicit.meet of %implicit
   %maps = field implicit.map of %implicit
   %list = field implicit.span of %implicit
-  br label %span
 span:
   %j = phi i64 [0, %entry], [%j1, %inner]
   %met = phi i1 [false, %entry], [%so.far, %inner]
-  %all = icmp eq i64 %j, %spans
-  br i1 %all, label %done, label %begin
+  jump %done if icmp eq i64 %j, %spans
 begin:
   %j1 = add i64 %j, 1
-  %span.p = getelementptr ptr, ptr %list, i64 %j
-  %one.span = load ptr, ptr %span.p
+  %one.span = load ptr, item ptr %j of %list
   %news = call {i1, i1} @evaluate(ptr %one.span, ptr %slots)
-  br label %inner
 inner:
   %k = phi i64 [0, %begin], [%k1, %pair]
   %so.far = phi i1 [%met, %begin], [%or, %pair]
-  %last = icmp eq i64 %k, %loads
-  br i1 %last, label %span, label %pair
+  jump %span if icmp eq i64 %k, %loads
 pair:
   %k1 = add i64 %k, 1
-  %map.p = getelementptr ptr, ptr %maps, i64 %k
-  %map = load ptr, ptr %map.p
+  %map = load ptr, item ptr %k of %maps
   %both = call i1 @overlap(ptr %map, ptr %one.span)
   %or = or i1 %so.far, %both
   br label %inner
@@ -321,18 +278,14 @@ done:
 ; Bring all maps of a kernel up to date; false if there is one the driver cannot make, or tensors meet that may not.
 define internal i1 @describe_all(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %count.p = field implicit.maps of %implicit
-  %count = load i64, ptr %count.p
+  %count = load i64, field implicit.maps of %implicit
   %maps = field implicit.map of %implicit
-  br label %next
 next:
   %k = phi i64 [0, %entry], [%k1, %one]
   %good = phi i1 [true, %entry], [%good1, %one]
-  %all = icmp eq i64 %k, %count
-  br i1 %all, label %done, label %one
+  jump %done if icmp eq i64 %k, %count
 one:
-  %map.p = getelementptr ptr, ptr %maps, i64 %k
-  %map = load ptr, ptr %map.p
+  %map = load ptr, item ptr %k of %maps
   %fine = call i1 @describe(ptr %map, ptr %slots)
   %good1 = and i1 %good, %fine
   %k1 = add i64 %k, 1
@@ -347,48 +300,34 @@ done:
 ; Add a kernel's implicit arguments behind the others: the grid (at %sizes), the maps. How many programs to start.
 define internal i64 @add_implicit(ptr %implicit, ptr %parameters, ptr %sizes, i64 %programs) nounwind {
 entry:
-  %slots.p = field implicit.slots of %implicit
-  %slots = load i64, ptr %slots.p
+  %slots = load i64, field implicit.slots of %implicit
   %behind = getelementptr ptr, ptr %parameters, i64 %slots
-  %persistent.p = field implicit.persistent of %implicit
-  %persistent.i = load i64, ptr %persistent.p
+  %persistent.i = load i64, field implicit.persistent of %implicit
   %persistent = icmp ne i64 %persistent.i, 0
-  %places.p = field implicit.places of %implicit
-  %places = load i64, ptr %places.p
+  %places = load i64, field implicit.places of %implicit
   %fewer = icmp ult i64 %programs, %places
   %start = select i1 %fewer, i64 %programs, i64 %places
-  br i1 %persistent, label %grid, label %maps
+  jump %maps unless %persistent
 grid:
   store ptr %sizes, ptr %behind
-  %y.p = getelementptr ptr, ptr %behind, i64 1
   %y = getelementptr i64, ptr %sizes, i64 1
-  store ptr %y, ptr %y.p
-  %z.p = getelementptr ptr, ptr %behind, i64 2
+  store ptr %y, item ptr 1 of %behind
   %z = getelementptr i64, ptr %sizes, i64 2
-  store ptr %z, ptr %z.p
+  store ptr %z, item ptr 2 of %behind
   %further = getelementptr ptr, ptr %behind, i64 3
-  br label %maps
 maps:
   %out = phi ptr [%behind, %entry], [%further, %grid]
-  %count.p = field implicit.maps of %implicit
-  %count = load i64, ptr %count.p
+  %count = load i64, field implicit.maps of %implicit
   %first = field implicit.map of %implicit
-  br label %next
 next:
   %k = phi i64 [0, %maps], [%k1, %one]
-  %all = icmp eq i64 %k, %count
-  br i1 %all, label %done, label %one
+  ret i64 %start if icmp eq i64 %k, %count
 one:
-  %map.p = getelementptr ptr, ptr %first, i64 %k
-  %map = load ptr, ptr %map.p
-  %bytes.p = field map.map of %map
-  %bytes = load ptr, ptr %bytes.p
-  %parameter = getelementptr ptr, ptr %out, i64 %k
-  store ptr %bytes, ptr %parameter
+  %map = load ptr, item ptr %k of %first
+  %bytes = load ptr, field map.map of %map
+  store ptr %bytes, item ptr %k of %out
   %k1 = add i64 %k, 1
   br label %next
-done:
-  ret i64 %start
 }
 """
 

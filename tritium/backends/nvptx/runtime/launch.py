@@ -10,18 +10,15 @@ from ....ir.preconditions import preconditions_of
 from ...gpu_runtime import launch as shared
 from ...gpu_runtime import launcher as shared_launcher
 from ...gpu_runtime.launch import current_stream, handle_of, loaded
-from ...launcher import fast_paths, guards, preconditions
-from ...launcher import launcher as native_launcher
-from ...launcher.parts import Part
-from ...llvm import structs
+from ...launcher.parts import WRITERS, Part
 from ...llvm.structs import Struct
 from . import cuda, implicit_args, launcher
 
 __all__ = ["Launcher", "Runtime", "active_blocks", "active_clusters", "config_of", "current_stream", "handle_of",
            "loaded"]  # fmt: skip
 
-PART = Part("cuda", launcher.SYMBOLS, (structs, guards, native_launcher, fast_paths, preconditions, shared_launcher,
-                                       launcher, implicit_args), lambda target: launcher.launcher(), plain=True)
+PART = Part("cuda", launcher.SYMBOLS, (*WRITERS, shared_launcher, launcher, implicit_args),
+            lambda target: launcher.launcher(), plain=True)
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)

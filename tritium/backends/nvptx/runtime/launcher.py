@@ -29,38 +29,29 @@ i32 cuTensorMapReplaceAddress(ptr, ptr)
 
 # What is looked at before a launch: sizes that fit 32 bits, and tensor maps.
 _CHECKS = """\
-  %implicit.p = field info.implicit of %trusting
-  %implicit = load ptr, ptr %implicit.p
+  %implicit = load ptr, field info.implicit of %trusting
   %open = icmp eq ptr %implicit, null
-  br i1 %wide, label %failed, label %tensors
-tensors:
-  br i1 %open, label %trust, label %describe
+  jump %failed if %wide
+  jump %trust if %open
 describe:                                         ; TMA needs tensor maps
   %yz = or i64 %gy, %gz
-  %high = icmp ugt i64 %yz, 65535                 ; the driver would say so, but may not see this grid
-  br i1 %high, label %failed, label %tell
-tell:
+  jump %failed if icmp ugt i64 %yz, 65535         ; the driver would say so, but may not see this grid
   %described = call i1 @describe_all(ptr %implicit, ptr %slots)
-  %plane = mul i64 %gx, %gy
-  %space = mul i64 %plane, %gz
+  %space = mul i64 %gx, %gy, %gz
   %few = icmp ult i64 %space, 2147483648          ; programs that share themselves out count in 32 bits
   %simple.t = and i1 %described, %few
-  br i1 %simple.t, label %trust, label %judge
-
+  jump %judge unless %simple.t
 """
 # Implicit arguments, and how many blocks start.
 _ADDED = """\
-  br i1 %open, label %place, label %hide
+  jump %place if %open
 hide:
   %started = call i64 @add_implicit(ptr %implicit, ptr %parameters, ptr %grid, i64 %programs)
-  %shares.p = field implicit.persistent of %implicit
-  %shares = load i64, ptr %shares.p
+  %shares = load i64, field implicit.persistent of %implicit
   %persistent = icmp ne i64 %shares, 0
   %few.x = select i1 %persistent, i64 %started, i64 %gx
   %few.y = select i1 %persistent, i64 1, i64 %gy
   %few.z = select i1 %persistent, i64 1, i64 %gz
-  br label %place
-
 """
 _STARTED = """\
   %start.x = phi i64 [%gx, %count_programs], [%few.x, %hide]
@@ -69,54 +60,40 @@ _STARTED = """\
 """
 # The device's context is made current.
 _ENTER = """\
-  %wanted.p = field info.context of %info
-  %wanted = load ptr, ptr %wanted.p
+  %wanted = load ptr, field info.context of %info
   store ptr null, ptr %context
   %asked = call i32 @cuCtxGetCurrent(ptr %context)
   %before = load ptr, ptr %context
   %there = icmp eq ptr %before, %wanted
-  br i1 %there, label %go, label %enter
-enter:
+  jump %go if %there
   %entered = call i32 @cuCtxSetCurrent(ptr %wanted)
-  br label %go
-
 """
 _SEND = """\
   %code.plain = call i32 @cuLaunchKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads, i32 1, i32 1, i32 %shared,
                                          ptr %stream, ptr %parameters, ptr null)
   br label %leave
 special:                                          ; the configuration says how many blocks a program has
-  %blocks.p = field config.grid[0] of %config
-  %blocks.32 = load i32, ptr %blocks.p
+  %blocks.32 = load i32, field config.grid[0] of %config
   %blocks = zext i32 %blocks.32 to i64
   %all.x = mul i64 %start.x, %blocks
-  %many = icmp ugt i64 %all.x, 2147483647
-  br i1 %many, label %leave, label %special.go
+  jump %leave if icmp ugt i64 %all.x, 2147483647
 special.go:
   %own = alloca %config
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %config, i64 sizeof(config), i1 false)
   %x.blocks = trunc i64 %all.x to i32
-  %own.x = field config.grid[0] of %own
-  store i32 %x.blocks, ptr %own.x
-  %own.y = field config.grid[1] of %own
-  store i32 %y, ptr %own.y
-  %own.z = field config.grid[2] of %own
-  store i32 %z, ptr %own.z
-  %own.stream = field config.stream of %own
-  store ptr %stream, ptr %own.stream
+  store i32 %x.blocks, field config.grid[0] of %own
+  store i32 %y, field config.grid[1] of %own
+  store i32 %z, field config.grid[2] of %own
+  store ptr %stream, field config.stream of %own
   %code.special = call i32 @cuLaunchKernelEx(ptr %own, ptr %function, ptr %parameters, ptr null)
-  br label %leave
-
 """
 # The context that was current before is so again.
 _LEAVE = """\
   %code = phi i32 [%code.plain, %plain], [1, %special], [%code.special, %special.go]
   %nowhere = icmp eq ptr %before, null
   %stay = or i1 %there, %nowhere
-  br i1 %stay, label %look, label %back
-back:
+  jump %look if %stay
   %returned = call i32 @cuCtxSetCurrent(ptr %before)
-  br label %look
 """
 _REASON = """\
   %why = phi i32 [1, %measure], [1, %describe], [%code, %look]

@@ -8,21 +8,15 @@ TEXT = """
 ; One lane: is it inside, may it be written, has it been written, who else touches it?
 define internal void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %mask, i64 %lane)
     nounwind noinline {
-entry:
   %m = load i8, ptr %mask
-  %off = icmp eq i8 %m, 0
-  br i1 %off, label %done, label %begin
-begin:
+  jump %done if icmp eq i8 %m, 0
   %origin = load i64, field site.origin of %site, align 1
   %size = load i64, field site.size of %site, align 1
   %flags = load i64, field site.flags of %site, align 1
-  %any = icmp slt i64 %origin, 0
-  br i1 %any, label %search, label %given
+  jump %given unless icmp slt i64 %origin, 0
 search:
   %r.found = call ptr @find(ptr %context, i64 %address, i64 %size)
-  %lost = icmp eq ptr %r.found, null
-  br i1 %lost, label %nowhere, label %inside
-nowhere:
+  jump %inside unless icmp eq ptr %r.found, null
   %ok = call i1 @is_foreign(i64 %flags, i64 %address)
   br i1 %ok, label %done, label %out
 given:
@@ -33,9 +27,8 @@ given:
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
   %wraps = icmp uge i64 %end, %address
-  %in.0 = and i1 %above, %below
-  %in = and i1 %in.0, %wraps
-  br i1 %in, label %inside, label %out
+  %in = and i1 %above, %below, %wraps
+  jump %inside if %in
 out:
   call void @report(ptr %context, ptr %site, i64 kind(out of bounds), i64 %program, i64 %lane, i64 %address, i64 0,
       i64 0)
@@ -44,21 +37,18 @@ out:
 inside:
   %r = phi ptr [%r.found, %search], [%r.given, %given]
   %r.flags = load i64, field region.flags of %r
-  %holes = icmp ne i64 %r.flags & flag(holes), 0
-  br i1 %holes, label %hole, label %rights
-hole:
+  jump %rights unless icmp ne i64 %r.flags & flag(holes), 0
   %dims = load ptr, field region.dims of %r
   %r.low = load i64, field region.low of %r
   %offset = sub i64 %address, %r.low
   %is.hole = call i1 @is_hole(ptr %dims, i64 %offset, i64 %size)
-  br i1 %is.hole, label %out, label %rights
+  jump %out if %is.hole
 rights:
   %write = icmp ne i64 %flags & flag(writes), 0
   %writable.bit = and i64 %r.flags, flag(writable)
   %fixed = icmp eq i64 %writable.bit, 0
   %forbidden = and i1 %write, %fixed
-  br i1 %forbidden, label %refuse, label %contents
-refuse:
+  jump %contents unless %forbidden
   call void @report(ptr %context, ptr %site, i64 kind(read-only), i64 %program, i64 %lane, i64 %address, i64 0, i64 0)
   store i8 0, ptr %mask
   br label %done
@@ -66,8 +56,7 @@ contents:
   %read = icmp ne i64 %flags & flag(reads), 0
   %undefined = icmp ne i64 %r.flags & flag(undefined), 0
   %look = and i1 %read, %undefined
-  br i1 %look, label %compare, label %tracked
-compare:
+  jump %tracked unless %look
   %whole = and i64 %address, -8
   %s.low = load i64, field region.storage_low of %r
   %s.high = load i64, field region.storage_high of %r
@@ -75,21 +64,16 @@ compare:
   %w.above = icmp uge i64 %whole, %s.low
   %w.below = icmp ule i64 %whole.end, %s.high
   %w.in = and i1 %w.above, %w.below
-  br i1 %w.in, label %word, label %tracked
-word:
+  jump %tracked unless %w.in
   %p = inttoptr i64 %whole to ptr
   %x = load i64, ptr %p
   %pattern = load i64, field context.pattern of %context
-  %never = icmp eq i64 %x, %pattern
-  br i1 %never, label %unset, label %tracked
-unset:
+  jump %tracked unless icmp eq i64 %x, %pattern
   call void @report(ptr %context, ptr %site, i64 kind(uninitialised), i64 %program, i64 %lane, i64 %address, i64 0,
       i64 0)
-  br label %tracked
 tracked:
   %writers = load ptr, field region.writers of %r
-  %free = icmp eq ptr %writers, null
-  br i1 %free, label %done, label %cells
+  jump %done if icmp eq ptr %writers, null
 cells:
   %base = load i64, field region.storage_low of %r
   %shift = load i64, field region.shift of %r
@@ -98,14 +82,12 @@ cells:
   %to.0 = add i64 %from, %size
   %to = sub i64 %to.0, 1
   %last = lshr i64 %to, %shift
-  br label %cell
 cell:
   %c = phi i64 [%first, %cells], [%c1, %cell]
   %later = icmp ne i64 %c, %first
   call void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %r, i64 %c, i1 %later)
   %c1 = add i64 %c, 1
-  %more = icmp ule i64 %c1, %last
-  br i1 %more, label %cell, label %done
+  jump %cell if icmp ule i64 %c1, %last
 done:
   ret void
 }
@@ -113,11 +95,9 @@ done:
 define void @tt.check.wide(ptr %context, ptr %site, i64 %program, ptr %indices, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline cold {
 entry:
-  br label %each
 each:
   %k = phi i64 [0, %entry], [%k1, %next]
-  %p = getelementptr i64, ptr %indices, i64 %k
-  %x = load i64, ptr %p
+  %x = load i64, item i64 %k of %indices
   %low = trunc i64 %x to i32
   %back = sext i32 %low to i64
   %differs = icmp ne i64 %back, %x
@@ -125,17 +105,13 @@ each:
   %on.byte = load i8, ptr %m
   %on = icmp ne i8 %on.byte, 0
   %bad = and i1 %differs, %on
-  br i1 %bad, label %tell, label %next
-tell:
+  jump %next unless %bad
   %l = add i64 %lane, %k
   call void @report(ptr %context, ptr %site, i64 kind(overflow), i64 %program, i64 %l, i64 0, i64 0, i64 %x)
   store i8 0, ptr %m
-  br label %next
 next:
   %k1 = add i64 %k, 1
-  %more = icmp slt i64 %k1, %n
-  br i1 %more, label %each, label %done
-done:
+  jump %each if icmp slt i64 %k1, %n
   ret void
 }
 """

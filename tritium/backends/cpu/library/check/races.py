@@ -16,7 +16,6 @@ declare i1 @llvm.vector.reduce.or.v32i1(<32 x i1>)
 ; Look at what others did to a cell; note what this program does. Reports one conflict at most.
 define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %region, i64 %cell,
                             i1 %told) nounwind noinline {
-entry:
   %flags = load i64, field site.flags of %site, align 1
   %size = load i64, field site.size of %site, align 1
   %base = load i64, field context.base of %context
@@ -38,22 +37,20 @@ entry:
   %fresh = icmp ugt i64 %writer, %base
   %other = icmp ne i64 %writer, %me
   %by.other = and i1 %fresh, %other
-  br i1 %by.other, label %written, label %own
+  jump %written if %by.other
 own:
   ; This program has written it since its last barrier: another lane may have.
   %lanes = load ptr, field region.writing_lanes of %region
   %no.lanes = icmp eq ptr %lanes, null
   %not.mine = xor i1 %fresh, true
-  %skip.0 = or i1 %no.lanes, %not.mine
-  %skip = or i1 %skip.0, %atomic
-  br i1 %skip, label %after, label %own.lane
+  %skip = or i1 %no.lanes, %not.mine, %atomic
+  jump %after if %skip
 own.lane:
-  %lane.p = getelementptr i32, ptr %lanes, i64 %cell
-  %lane.0 = load i32, ptr %lane.p
+  %lane.0 = load i32, item i32 %cell of %lanes
   %lane.i = trunc i64 %lane to i32
   %same.lane = icmp eq i32 %lane.0, %lane.i
   %quiet = or i1 %same.lane, %write
-  br i1 %quiet, label %after, label %tell.own
+  jump %after if %quiet
 tell.own:
   %lane.w = zext i32 %lane.0 to i64
   %value.0 = call i64 @peek(i64 %address, i64 %size)
@@ -64,42 +61,33 @@ written:
   %w.bit = and i64 %w.w, 1
   %w.atomic = icmp ne i64 %w.bit, 0
   %both = and i1 %w.atomic, %atomic
-  br i1 %both, label %after, label %order
+  jump %after if %both
 order:
   %known = call i1 @ordered(ptr %context, i64 %writer, i64 %me)
   %silent = or i1 %known, %told
-  br i1 %silent, label %after, label %tell
+  jump %after if %silent
 tell:
   %value = call i64 @peek(i64 %address, i64 %size)
   call void @report(ptr %context, ptr %site, i64 kind(race), i64 %program, i64 %lane, i64 %address, i64 %w.w,
       i64 %value)
-  br label %after
 after:
   %told.1 = phi i1 [%told, %own], [%told, %own.lane], [%told, %tell.own], [%told, %written], [%told, %order],
                    [true, %tell]
-  br i1 %write, label %store, label %load
-store:
+  jump %load unless %write
   %plain.bit = and i64 %w.w, 1
   %plain = icmp eq i64 %plain.bit, 0
   %mine.before = icmp eq i64 %writer, %me
-  %k.0 = and i1 %plain, %mine.before
-  %stays = and i1 %k.0, %atomic                  ; an atomic does not hide the plain store before it
+  %stays = and i1 %plain, %mine.before, %atomic   ; an atomic does not hide the plain store before it
   %mark.now = select i1 %stays, i32 %w, i32 %mark
   store i32 %mark.now, ptr %w.p
   %lanes.1 = load ptr, field region.writing_lanes of %region
-  %no.lanes.1 = icmp eq ptr %lanes.1, null
-  br i1 %no.lanes.1, label %reads, label %keep.lane
-keep.lane:
+  jump %reads if icmp eq ptr %lanes.1, null
   %lane.p1 = getelementptr i32, ptr %lanes.1, i64 %cell
   %lane.i1 = trunc i64 %lane to i32
   store i32 %lane.i1, ptr %lane.p1
-  br label %reads
 reads:
-  %no.readers = icmp eq ptr %readers, null
-  br i1 %no.readers, label %done, label %readers.look
-readers.look:
-  %r.p = getelementptr i32, ptr %readers, i64 %cell
-  %r = load i32, ptr %r.p
+  jump %done if icmp eq ptr %readers, null
+  %r = load i32, item i32 %cell of %readers
   %r.w = zext i32 %r to i64
   %reader = lshr i64 %r.w, 1
   %r.fresh = icmp ugt i64 %reader, %base
@@ -108,24 +96,19 @@ readers.look:
   %r.atomic = icmp ne i64 %r.atomic.bit, 0
   %r.both = and i1 %r.atomic, %atomic
   %r.plain = xor i1 %r.both, true
-  %r.0 = and i1 %r.fresh, %r.other
-  %r.1 = and i1 %r.0, %r.plain
+  %r.1 = and i1 %r.fresh, %r.other, %r.plain
   %untold = xor i1 %told.1, true
   %r.2 = and i1 %r.1, %untold
-  br i1 %r.2, label %r.order, label %done
-r.order:
+  jump %done unless %r.2
   %r.known = call i1 @ordered(ptr %context, i64 %reader, i64 %me)
-  br i1 %r.known, label %done, label %r.tell
-r.tell:
+  jump %done if %r.known
   %r.value = call i64 @peek(i64 %address, i64 %size)
   %r.mark = or i64 %r.w, flag(by_reader)
   call void @report(ptr %context, ptr %site, i64 kind(race), i64 %program, i64 %lane, i64 %address, i64 %r.mark,
       i64 %r.value)
   br label %done
 load:
-  %no.readers.1 = icmp eq ptr %readers, null
-  br i1 %no.readers.1, label %done, label %note
-note:
+  jump %done if icmp eq ptr %readers, null
   %n.p = getelementptr i32, ptr %readers, i64 %cell
   %n = load i32, ptr %n.p
   %n.w = zext i32 %n to i64
@@ -133,8 +116,7 @@ note:
   %n.old = icmp ule i64 %n.reader, %base
   %n.own = icmp eq i64 %n.reader, %me
   %n.free = or i1 %n.old, %n.own
-  br i1 %n.free, label %n.put, label %n.known
-n.known:
+  jump %n.put if %n.free
   %n.ordered = call i1 @ordered(ptr %context, i64 %n.reader, i64 %me)
   %n.limit = load i64, field context.limit of %context
   %n.twice = shl i64 %n.limit, 1
@@ -144,7 +126,6 @@ n.known:
   br label %done
 n.put:
   store i32 %mark, ptr %n.p
-  br label %done
 done:
   ret void
 }
@@ -155,30 +136,22 @@ done:
 _CELLS = """
 ; Whether one segment wrote WIDTH cells, and all it did is known to segment %me. %last are cells that were known before.
 define internal i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %cells, i64 %me, ptr %last) nounwind alwaysinline {
-entry:
   %before = load <WIDTH x i32>, ptr %last
   %new = icmp ne <WIDTH x i32> %cells, %before
   %any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %new)
-  br i1 %any, label %look, label %yes
-look:
+  ret i1 true unless %any
   %x = extractelement <WIDTH x i32> %cells, i64 0
   %x.0 = insertelement <WIDTH x i32> poison, i32 %x, i64 0
   %all = shufflevector <WIDTH x i32> %x.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
   %differs = icmp ne <WIDTH x i32> %cells, %all
   %some = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %differs)
-  br i1 %some, label %no, label %ask
-ask:
+  ret i1 false if %some
   %w = zext i32 %x to i64
   %g = lshr i64 %w, 1
   %known = call i1 @ordered(ptr %context, i64 %g, i64 %me)
-  br i1 %known, label %keep, label %no
-keep:
+  ret i1 false unless %known
   store <WIDTH x i32> %cells, ptr %last
   ret i1 true
-yes:
-  ret i1 true
-no:
-  ret i1 false
 }
 
 ; As many cells of a row as WIDTH at a time take, while there is no conflict. Returns how many lanes were done.
@@ -212,13 +185,10 @@ entry:
   %last.r = alloca <WIDTH x i32>
   store <WIDTH x i32> zeroinitializer, ptr %last.w
   store <WIDTH x i32> zeroinitializer, ptr %last.r
-  br label %next
 next:
   %i = phi i64 [0, %entry], [%after, %again]
   %after = add i64 %i, WIDTH
-  %room = icmp sle i64 %after, %n
-  br i1 %room, label %look, label %done
-look:
+  jump %done unless icmp sle i64 %after, %n
   %c = add i64 %cell, %i
   %w.p = getelementptr i32, ptr %writers, i64 %c
   %w = load <WIDTH x i32>, ptr %w.p, align 4
@@ -226,8 +196,7 @@ look:
   %w.other = icmp ne <WIDTH x i32> %w, %mine
   %w.bad = and <WIDTH x i1> %w.new, %w.other
   %w.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.bad)
-  br i1 %w.any, label %theirs, label %ours
-theirs:
+  jump %ours unless %w.any
   %w.known = call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %w, i64 %me, ptr %last.w)
   br i1 %w.known, label %reads, label %done
 ours:
@@ -236,10 +205,8 @@ ours:
   %l.0 = and i1 %w.own.any, %may.reread
   %is.load = xor i1 %write, true
   %l.1 = and i1 %l.0, %is.load
-  br i1 %l.1, label %compare, label %reads
-compare:
-  %l.p = getelementptr i32, ptr %lanes, i64 %c
-  %l = load <WIDTH x i32>, ptr %l.p, align 4
+  jump %reads unless %l.1
+  %l = load <WIDTH x i32>, item i32 %c of %lanes, align 4
   %here.w = add i64 %lane, %i
   %here = trunc i64 %here.w to i32
   %h.0 = insertelement <WIDTH x i32> poison, i32 %here, i64 0
@@ -248,9 +215,9 @@ compare:
   %l.differs = icmp ne <WIDTH x i32> %l, %h
   %l.bad = and <WIDTH x i1> %l.differs, %w.new
   %l.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %l.bad)
-  br i1 %l.any, label %done, label %reads
+  jump %done if %l.any
 reads:
-  br i1 %no.readers, label %put, label %both
+  jump %put if %no.readers
 both:
   %r.p = getelementptr i32, ptr %readers, i64 %c
   %r = load <WIDTH x i32>, ptr %r.p, align 4
@@ -258,28 +225,23 @@ both:
   %r.other = icmp ne <WIDTH x i32> %r, %mine
   %r.bad = and <WIDTH x i1> %r.new, %r.other
   %r.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %r.bad)
-  br i1 %r.any, label %others, label %mark.reads
-others:
+  jump %mark.reads unless %r.any
   %r.known = call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %r, i64 %me, ptr %last.r)
   %r.conflict = xor i1 %r.known, true
   %stop = and i1 %write, %r.conflict
-  br i1 %stop, label %done, label %mark.others
+  jump %done if %stop
 mark.others:
   %crowd = select <WIDTH x i1> %r.bad, <WIDTH x i32> %many, <WIDTH x i32> %mine
   %several = select i1 %r.known, <WIDTH x i32> %mine, <WIDTH x i32> %crowd
-  br label %mark.reads
 mark.reads:
   %r.now = phi <WIDTH x i32> [%mine, %both], [%several, %mark.others]
-  br i1 %write, label %put, label %put.read
-put.read:
+  jump %put if %write
   store <WIDTH x i32> %r.now, ptr %r.p, align 4
   br label %again
 put:
-  br i1 %write, label %put.write, label %again
-put.write:
+  jump %again unless %write
   store <WIDTH x i32> %mine, ptr %w.p, align 4
-  br i1 %no.lanes, label %again, label %put.lanes
-put.lanes:
+  jump %again if %no.lanes
   %n.p = getelementptr i32, ptr %lanes, i64 %c
   %n.here.w = add i64 %lane, %i
   %n.here = trunc i64 %n.here.w to i32
@@ -287,7 +249,6 @@ put.lanes:
   %n.1 = shufflevector <WIDTH x i32> %n.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
   %n.lanes = add <WIDTH x i32> %n.1, <IOTA>
   store <WIDTH x i32> %n.lanes, ptr %n.p, align 4
-  br label %again
 again:
   br label %next
 done:
@@ -303,28 +264,23 @@ declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)
 ; wrote. What is at most %old is of earlier launches.
 define internal i1 @track_written(ptr %writers, i64 %n, <32 x i32> %mine, <32 x i32> %old) nounwind noinline {
 entry:
-  br label %next
 next:
   %i = phi i64 [0, %entry], [%i32, %put]
   %i32 = add i64 %i, 32
   %p = getelementptr i32, ptr %writers, i64 %i
-  %room = icmp sle i64 %i32, %n
-  br i1 %room, label %look, label %rest
-look:
+  jump %rest unless icmp sle i64 %i32, %n
   %w = load <32 x i32>, ptr %p, align 4
   %new = icmp ugt <32 x i32> %w, %old
   %other = icmp ne <32 x i32> %w, %mine
   %bad = and <32 x i1> %new, %other
   %any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %bad)
-  br i1 %any, label %no, label %put
+  ret i1 false if %any
 put:
   store <32 x i32> %mine, ptr %p, align 4
   br label %next
 rest:
   %left = sub i64 %n, %i
-  %none = icmp eq i64 %left, 0
-  br i1 %none, label %yes, label %tail
-tail:
+  jump %yes if icmp eq i64 %left, 0
   %left.i = trunc i64 %left to i32
   %left.0 = insertelement <32 x i32> poison, i32 %left.i, i64 0
   %left.all = shufflevector <32 x i32> %left.0, <32 x i32> poison, <32 x i32> zeroinitializer
@@ -334,14 +290,10 @@ tail:
   %t.other = icmp ne <32 x i32> %t, %mine
   %t.bad = and <32 x i1> %t.new, %t.other
   %t.any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %t.bad)
-  br i1 %t.any, label %no, label %t.put
-t.put:
+  ret i1 false if %t.any
   call void @llvm.masked.store.v32i32.p0(<32 x i32> %mine, ptr align 4 %p, <32 x i1> %on)
-  br label %yes
 yes:
   ret i1 true
-no:
-  ret i1 false
 }
 
 ; As many cells of a row as are plainly fine. Returns how many lanes were done.

@@ -18,12 +18,9 @@ define internal ptr @region(ptr %context, i64 %k) nounwind alwaysinline {
 define internal ptr @find(ptr %context, i64 %address, i64 %size) nounwind noinline {
 entry:
   %n = load i64, field context.regions of %context
-  br label %look
 look:
   %k = phi i64 [0, %entry], [%k1, %next]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %try, label %none
-try:
+  ret ptr null unless icmp slt i64 %k, %n
   %r = call ptr @region(ptr %context, i64 %k)
   %low = load i64, field region.low of %r
   %high = load i64, field region.high of %r
@@ -31,14 +28,10 @@ try:
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
   %in = and i1 %above, %below
-  br i1 %in, label %found, label %next
+  ret ptr %r if %in
 next:
   %k1 = add i64 %k, 1
   br label %look
-found:
-  ret ptr %r
-none:
-  ret ptr null
 }
 
 ; The row whose elements hold all bytes of a span, where no other row comes first for some of them. Null if no row holds
@@ -46,20 +39,17 @@ none:
 define internal ptr @around(ptr %context, i64 %from, i64 %to) nounwind noinline {
 entry:
   %n = load i64, field context.regions of %context
-  %real = icmp ult i64 %from, %to
-  br i1 %real, label %look, label %mixed
+  jump %mixed unless icmp ult i64 %from, %to
 look:
   %k = phi i64 [0, %entry], [%k1, %next]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %try, label %none
-try:
+  ret ptr null unless icmp slt i64 %k, %n
   %r = call ptr @region(ptr %context, i64 %k)
   %low = load i64, field region.low of %r
   %high = load i64, field region.high of %r
   %begins = icmp ult i64 %from, %high
   %ends = icmp ugt i64 %to, %low
   %touches = and i1 %begins, %ends
-  br i1 %touches, label %met, label %next
+  jump %met if %touches
 next:
   %k1 = add i64 %k, 1
   br label %look
@@ -67,11 +57,7 @@ met:
   %above = icmp uge i64 %from, %low
   %below = icmp ule i64 %to, %high
   %in = and i1 %above, %below
-  br i1 %in, label %found, label %mixed
-found:
-  ret ptr %r
-none:
-  ret ptr null
+  ret ptr %r if %in
 mixed:
   ret ptr inttoptr (i64 -1 to ptr)
 }
@@ -89,23 +75,17 @@ define internal i1 @is_foreign(i64 %flags, i64 %from) nounwind alwaysinline {
 define internal i1 @is_hole(ptr %dims, i64 %offset, i64 %size) nounwind noinline {
 entry:
   %n = load i64, ptr %dims
-  br label %axis
 axis:
   %k = phi i64 [0, %entry], [%k1, %step]
   %left = phi i64 [%offset, %entry], [%rest, %step]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %look, label %end
-look:
+  jump %end unless icmp slt i64 %k, %n
   %two = shl i64 %k, 1
   %at = add i64 %two, 1
-  %length.p = getelementptr i64, ptr %dims, i64 %at
-  %length = load i64, ptr %length.p
+  %length = load i64, item i64 %at of %dims
   %at2 = add i64 %two, 2
-  %stride.p = getelementptr i64, ptr %dims, i64 %at2
-  %stride = load i64, ptr %stride.p
+  %stride = load i64, item i64 %at2 of %dims
   %q = udiv i64 %left, %stride
-  %over = icmp uge i64 %q, %length
-  br i1 %over, label %yes, label %step
+  ret i1 true if icmp uge i64 %q, %length
 step:
   %whole = mul i64 %q, %stride
   %rest = sub i64 %left, %whole
@@ -114,13 +94,10 @@ step:
 end:
   %itemsize.at = shl i64 %n, 1
   %last = add i64 %itemsize.at, 1
-  %itemsize.p = getelementptr i64, ptr %dims, i64 %last
-  %itemsize = load i64, ptr %itemsize.p
+  %itemsize = load i64, item i64 %last of %dims
   %past = add i64 %left, %size
   %out = icmp ugt i64 %past, %itemsize
   ret i1 %out
-yes:
-  ret i1 true
 }
 
 ; Whether no word of some bytes holds the pattern. What reaches out of the storage is left to `lane`.
@@ -130,43 +107,33 @@ entry:
   %s.low = load i64, field region.storage_low of %region
   %s.high = load i64, field region.storage_high of %region
   %first = and i64 %address, -8
-  %past = add i64 %address, %bytes
-  %round = add i64 %past, 7
+  %round = add i64 %address, %bytes, 7
   %last = and i64 %round, -8
   %low.in = icmp uge i64 %first, %s.low
   %high.in = icmp ule i64 %last, %s.high
   %in = and i1 %low.in, %high.in
   %p.0 = insertelement <4 x i64> poison, i64 %pattern, i64 0
   %never = shufflevector <4 x i64> %p.0, <4 x i64> poison, <4 x i32> zeroinitializer
-  br i1 %in, label %fours, label %no
+  ret i1 false unless %in
 fours:
   %at = phi i64 [%first, %entry], [%after, %more]
   %after = add i64 %at, 32
-  %room = icmp ule i64 %after, %last
-  br i1 %room, label %four, label %ones
-four:
+  jump %ones unless icmp ule i64 %after, %last
   %p = inttoptr i64 %at to ptr
   %x = load <4 x i64>, ptr %p, align 8
   %same = icmp eq <4 x i64> %x, %never
   %any = call i1 @llvm.vector.reduce.or.v4i1(<4 x i1> %same)
-  br i1 %any, label %no, label %more
+  ret i1 false if %any
 more:
   br label %fours
 ones:
   %k = phi i64 [%at, %fours], [%k1, %next]
-  %left = icmp ult i64 %k, %last
-  br i1 %left, label %one, label %yes
-one:
+  ret i1 true unless icmp ult i64 %k, %last
   %q = inttoptr i64 %k to ptr
   %y = load i64, ptr %q
-  %hit = icmp eq i64 %y, %pattern
-  br i1 %hit, label %no, label %next
+  ret i1 false if icmp eq i64 %y, %pattern
 next:
   %k1 = add i64 %k, 8
   br label %ones
-yes:
-  ret i1 true
-no:
-  ret i1 false
 }
 """

@@ -11,43 +11,30 @@ declare i32 @sched_yield()
 ; Keep what is wrong, the first few of each site and kind; count the rest.
 define internal void @report(ptr %context, ptr %site, i64 %kind, i64 %program, i64 %lane, i64 %address, i64 %other,
                              i64 %value) nounwind noinline cold {
-entry:
   %number = load i64, field site.number of %site, align 1
   %row.0 = mul i64 %number, kinds()
   %index = add i64 %row.0, %kind
   %counts = load ptr, field context.counts of %context
-  %count.p = getelementptr i64, ptr %counts, i64 %index
-  %n = atomicrmw add ptr %count.p, i64 1 monotonic
+  %n = atomicrmw add item i64 %index of %counts, i64 1 monotonic
   %capacity = load i64, field context.capacity of %context
-  %room = icmp slt i64 %n, %capacity
-  br i1 %room, label %keep, label %done
-keep:
+  jump %done unless icmp slt i64 %n, %capacity
   %records = load ptr, field context.records of %context
   %row = mul i64 %index, %capacity
   %at = add i64 %row, %n
   %r = getelementptr %record, ptr %records, i64 %at
-  %r.program = field record.program of %r
-  store i64 %program, ptr %r.program
-  %r.lane = field record.lane of %r
-  store i64 %lane, ptr %r.lane
-  %r.address = field record.address of %r
-  store i64 %address, ptr %r.address
-  %r.other = field record.other of %r
-  store i64 %other, ptr %r.other
-  %r.value = field record.value of %r
-  store i64 %value, ptr %r.value
-  %r.site = field record.site of %r
-  store i64 %number, ptr %r.site
-  %r.kind = field record.kind of %r
-  store i64 %kind, ptr %r.kind
-  br label %done
+  store i64 %program, field record.program of %r
+  store i64 %lane, field record.lane of %r
+  store i64 %address, field record.address of %r
+  store i64 %other, field record.other of %r
+  store i64 %value, field record.value of %r
+  store i64 %number, field record.site of %r
+  store i64 %kind, field record.kind of %r
 done:
   ret void
 }
 
 ; The bytes of an element, as far as 8 of them.
 define internal i64 @peek(i64 %address, i64 %size) nounwind noinline cold {
-entry:
   %p = inttoptr i64 %address to ptr
   switch i64 %size, label %eight [i64 1, label %one i64 2, label %two i64 4, label %four]
 one:
@@ -70,27 +57,18 @@ eight:
 define void @tt.check.stored(ptr %context, ptr %site, i64 %program, ptr %addresses, ptr %values, i64 %n, ptr %mask,
                              i64 %lane) nounwind noinline cold {
 entry:
-  br label %each
 each:
   %k = phi i64 [0, %entry], [%k1, %next]
-  %m.p = getelementptr i8, ptr %mask, i64 %k
-  %m = load i8, ptr %m.p
-  %differs = icmp ne i8 %m, 0
-  br i1 %differs, label %tell, label %next
-tell:
-  %a.p = getelementptr i64, ptr %addresses, i64 %k
-  %address = load i64, ptr %a.p
-  %v.p = getelementptr i64, ptr %values, i64 %k
-  %value = load i64, ptr %v.p
+  %m = load i8, item i8 %k of %mask
+  jump %next unless icmp ne i8 %m, 0
+  %address = load i64, item i64 %k of %addresses
+  %value = load i64, item i64 %k of %values
   %l = add i64 %lane, %k
   call void @report(ptr %context, ptr %site, i64 kind(double store), i64 %program, i64 %l, i64 %address, i64 0,
       i64 %value)
-  br label %next
 next:
   %k1 = add i64 %k, 1
-  %more = icmp slt i64 %k1, %n
-  br i1 %more, label %each, label %done
-done:
+  jump %each if icmp slt i64 %k1, %n
   ret void
 }
 
@@ -101,14 +79,12 @@ define void @tt.check.multiple(ptr %context, ptr %site, i64 %program, i64 %x) no
 
 define void @tt.check.wait(ptr %context, i64 %program) nounwind noinline {
   %waits = load ptr, field context.waits of %context
-  %w = getelementptr %wait, ptr %waits, i64 %program
-  store %wait zeroinitializer, ptr %w
+  store %wait zeroinitializer, item %wait %program of %waits
   ret void
 }
 
 ; Whether a program may wait on: it looks at the clock every now and then.
 define i1 @tt.check.patience(ptr %context, ptr %site, i64 %program) nounwind noinline {
-entry:
   %time = alloca [2 x i64]
   %waits = load ptr, field context.waits of %context
   %w = getelementptr %wait, ptr %waits, i64 %program
@@ -117,29 +93,22 @@ entry:
   %count1 = add i64 %count, 1
   store i64 %count1, ptr %count.p
   %low = and i64 %count, 1023
-  %ask = icmp eq i64 %low, 1023
-  br i1 %ask, label %clock, label %yes
-clock:
+  jump %yes unless icmp eq i64 %low, 1023
   %y = call i32 @sched_yield()
   %c = call i32 @clock_gettime(i32 1, ptr %time)
   %s = load i64, ptr %time
-  %ns.p = getelementptr i64, ptr %time, i64 1
-  %ns = load i64, ptr %ns.p
+  %ns = load i64, item i64 1 of %time
   %s.ns = mul i64 %s, 1000000000
   %now = add i64 %s.ns, %ns
   %begun.p = field wait.begun of %w
   %begun = load i64, ptr %begun.p
-  %first = icmp eq i64 %begun, 0
-  br i1 %first, label %begin, label %compare
-begin:
+  jump %compare unless icmp eq i64 %begun, 0
   store i64 %now, ptr %begun.p
   br label %yes
 compare:
   %limit = load i64, field context.patience of %context
   %passed = sub i64 %now, %begun
-  %over = icmp sgt i64 %passed, %limit
-  br i1 %over, label %tell, label %yes
-tell:
+  jump %yes unless icmp sgt i64 %passed, %limit
   call void @report(ptr %context, ptr %site, i64 kind(endless wait), i64 %program, i64 0, i64 0, i64 0, i64 %count)
   store i64 0, ptr %begun.p
   store i64 0, ptr %count.p

@@ -82,10 +82,7 @@ entry:
   %uneven.0 = icmp ne i64 %unit, %size
   %uneven = and i1 %uneven.0, %watched
   %short = icmp slt i64 %high, %size
-  %b.0 = or i1 %atomic, %holes
-  %b.1 = or i1 %b.0, %forbidden
-  %b.2 = or i1 %b.1, %uneven
-  %closely = or i1 %b.2, %short
+  %closely = or i1 %atomic, %holes, %forbidden, %uneven, %short
   %last = sub i64 %high, %size
   %lows = call <8 x i64> @all64(i64 %low)
   %lasts = call <8 x i64> @all64(i64 %last)
@@ -98,32 +95,25 @@ entry:
   %many = call <8 x i32> @marks(i64 %limit, i64 0)
   %strides = call <8 x i64> @all64(i64 %stride)
   %steps = mul <8 x i64> %strides, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
-  br label %next
 next:
   %k = phi i64 [0, %entry], [%k8, %done]
   %k8 = add i64 %k, 8
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %take, label %end
-take:
+  ret void unless icmp slt i64 %k, %n
   %room = icmp sle i64 %k8, %n
   %unroomy = xor i1 %room, true
   %each.0 = or i1 %unroomy, %closely
-  br i1 %each.0, label %singly, label %together
-together:
-  %m.p = getelementptr i8, ptr %mask, i64 %k
-  %m = load <8 x i8>, ptr %m.p, align 1
+  jump %singly if %each.0
+  %m = load <8 x i8>, item i8 %k of %mask, align 1
   %on = icmp ne <8 x i8> %m, zeroinitializer
-  br i1 %listed, label %read, label %count
+  jump %count unless %listed
 read:
-  %a.p = getelementptr i64, ptr %addresses, i64 %k
-  %a.read = load <8 x i64>, ptr %a.p, align 8
+  %a.read = load <8 x i64>, item i64 %k of %addresses, align 8
   br label %compare
 count:
   %step = mul i64 %k, %stride
   %here = add i64 %start, %step
   %heres = call <8 x i64> @all64(i64 %here)
   %a.counted = add <8 x i64> %heres, %steps
-  br label %compare
 compare:
   %a = phi <8 x i64> [%a.read, %read], [%a.counted, %count]
   %below = icmp ult <8 x i64> %a, %lows
@@ -136,15 +126,12 @@ compare:
   %out.2 = or <8 x i1> %out.0, %out.1
   %out = and <8 x i1> %out.2, %on
   %out.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %out)
-  br i1 %out.any, label %singly, label %contents
-contents:
-  br i1 %ask, label %scan, label %cells
-scan:
+  jump %singly if %out.any
+  jump %cells unless %ask
   %defined = call i1 @are_defined(ptr %context, ptr %r, <8 x i64> %a, <8 x i1> %on)
-  br i1 %defined, label %cells, label %singly
+  jump %singly unless %defined
 cells:
-  br i1 %watched, label %users, label %done
-users:
+  jump %done unless %watched
   %c = lshr <8 x i64> %from, %shifts
   %w.p = getelementptr i32, ptr %writers, <8 x i64> %c
   %w = call <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr> align 4 %w.p, <8 x i1> %on, <8 x i32> zeroinitializer)
@@ -154,10 +141,8 @@ users:
   %own = and i1 %reads, %has.lanes
   %w.stop = select i1 %own, <8 x i1> %w.new, <8 x i1> %w.bad    ; what another lane has written
   %w.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %w.stop)
-  br i1 %w.any, label %singly, label %readings
-readings:
-  br i1 %has.readers, label %readers.look, label %note
-readers.look:
+  jump %singly if %w.any
+  jump %note unless %has.readers
   %r.p = getelementptr i32, ptr %readers, <8 x i64> %c
   %x = call <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr> align 4 %r.p, <8 x i1> %on, <8 x i32> zeroinitializer)
   %x.new = icmp ugt <8 x i32> %x, %old
@@ -166,19 +151,15 @@ readers.look:
   %x.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %x.bad)
   %matters = or i1 %write, %ordered
   %x.stop = and i1 %x.any, %matters
-  br i1 %x.stop, label %singly, label %readers.note
-readers.note:
-  br i1 %write, label %note, label %readers.put
-readers.put:
+  jump %singly if %x.stop
+  jump %note if %write
   %x.now = select <8 x i1> %x.bad, <8 x i32> %many, <8 x i32> %mine
   call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %x.now, <8 x ptr> align 4 %r.p, <8 x i1> %on)
   br label %done
 note:
-  br i1 %write, label %put, label %done
-put:
+  jump %done unless %write
   call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %mine, <8 x ptr> align 4 %w.p, <8 x i1> %on)
-  br i1 %has.lanes, label %put.lanes, label %done
-put.lanes:
+  jump %done unless %has.lanes
   %l.p = getelementptr i32, ptr %lanes, <8 x i64> %c
   %l.w = add i64 %lane, %k
   %l.first = call <8 x i64> @all64(i64 %l.w)
@@ -188,28 +169,23 @@ put.lanes:
   br label %done
 singly:
   %stop = select i1 %room, i64 %k8, i64 %n
-  br label %single
 single:
   %i = phi i64 [%k, %singly], [%i1, %called]
   %i.p = getelementptr i64, ptr %addresses, i64 %i
   %i.step = mul i64 %i, %stride
   %i.counted = add i64 %start, %i.step
-  br i1 %listed, label %single.read, label %called
+  jump %called unless %listed
 single.read:
   %i.read = load i64, ptr %i.p
-  br label %called
 called:
   %address = phi i64 [%i.read, %single.read], [%i.counted, %single]
   %i.m = getelementptr i8, ptr %mask, i64 %i
   %i.l = add i64 %lane, %i
   call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %i.m, i64 %i.l)
   %i1 = add i64 %i, 1
-  %i.more = icmp slt i64 %i1, %stop
-  br i1 %i.more, label %single, label %done
+  jump %single if icmp slt i64 %i1, %stop
 done:
   br label %next
-end:
-  ret void
 }
 
 ; How many lanes are on, if their elements follow each other in memory; 0 for any others. %n is a multiple of 8.
@@ -217,12 +193,10 @@ define internal i64 @consecutive(ptr %addresses, i64 %n, ptr %mask, i64 %size, i
 entry:
   %sizes = call <8 x i64> @all64(i64 %size)
   %before = sub i64 %start, %size
-  br label %each
 each:
   %k = phi i64 [0, %entry], [%k8, %next]
   %count = phi i64 [0, %entry], [%count1, %next]
-  %m.p = getelementptr i8, ptr %mask, i64 %k
-  %m = load i64, ptr %m.p, align 1
+  %m = load i64, item i8 %k of %mask, align 1
   %sums = mul i64 %m, 72340172838076673                  ; byte i: how many lanes are on up to lane i
   %ranks.8 = bitcast i64 %sums to <8 x i8>
   %ranks = zext <8 x i8> %ranks.8 to <8 x i64>
@@ -233,48 +207,35 @@ each:
   %froms = call <8 x i64> @all64(i64 %from)
   %steps = mul <8 x i64> %ranks, %sizes
   %there = add <8 x i64> %froms, %steps
-  %a.p = getelementptr i64, ptr %addresses, i64 %k
-  %a = load <8 x i64>, ptr %a.p, align 8
+  %a = load <8 x i64>, item i64 %k of %addresses, align 8
   %differs = icmp ne <8 x i64> %a, %there
   %bad = and <8 x i1> %differs, %on
   %any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %bad)
-  br i1 %any, label %no, label %next
+  ret i64 0 if %any
 next:
   %more.on = lshr i64 %sums, 56
   %count1 = add i64 %count, %more.on
   %k8 = add i64 %k, 8
-  %more = icmp slt i64 %k8, %n
-  br i1 %more, label %each, label %yes
-yes:
+  jump %each if icmp slt i64 %k8, %n
   ret i64 %count1
-no:
-  ret i64 0
 }
 
 ; The first lane that is on, or n.
 define internal i64 @first_on(ptr %mask, i64 %n) nounwind noinline {
 entry:
-  br label %each
 each:
   %k = phi i64 [0, %entry], [%k1, %next]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %look, label %done
-look:
-  %p = getelementptr i8, ptr %mask, i64 %k
-  %m = load i8, ptr %p
-  %on = icmp ne i8 %m, 0
-  br i1 %on, label %done, label %next
+  ret i64 %k unless icmp slt i64 %k, %n
+  %m = load i8, item i8 %k of %mask
+  ret i64 %k if icmp ne i8 %m, 0
 next:
   %k1 = add i64 %k, 1
   br label %each
-done:
-  ret i64 %k
 }
 
 ; From which lane on elements are still to be looked at: those before follow each other in memory, and are fine.
 define internal i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %n, ptr %mask) nounwind
     noinline {
-entry:
   %size = load i64, field site.size of %site, align 1
   %flags = load i64, field site.flags of %site, align 1
   %r.flags = load i64, field region.flags of %r
@@ -292,25 +253,13 @@ entry:
   %rest = and i64 %n, 7
   %ragged = icmp ne i64 %rest, 0
   %loads = xor i1 %write, true
-  %b.0 = or i1 %loads, %atomic
-  %b.1 = or i1 %b.0, %holes
-  %b.2 = or i1 %b.1, %fixed
-  %b.3 = or i1 %b.2, %unwatched
-  %b.4 = or i1 %b.3, %numbered
-  %b.5 = or i1 %b.4, %uneven
-  %closely = or i1 %b.5, %ragged
-  br i1 %closely, label %none, label %begin
-begin:
+  %closely = or i1 %loads, %atomic, %holes, %fixed, %unwatched, %numbered, %uneven, %ragged
+  ret i64 0 if %closely
   %k.0 = call i64 @first_on(ptr %mask, i64 %n)
-  %off = icmp eq i64 %k.0, %n
-  br i1 %off, label %all, label %look
-look:
-  %start.p = getelementptr i64, ptr %addresses, i64 %k.0
-  %start = load i64, ptr %start.p
+  ret i64 %n if icmp eq i64 %k.0, %n
+  %start = load i64, item i64 %k.0 of %addresses
   %count = call i64 @consecutive(ptr %addresses, i64 %n, ptr %mask, i64 %size, i64 %start)
-  %few = icmp slt i64 %count, 8
-  br i1 %few, label %none, label %bounds
-bounds:
+  ret i64 0 if icmp slt i64 %count, 8
   %low = load i64, field region.low of %r
   %high = load i64, field region.high of %r
   %base = load i64, field region.storage_low of %r
@@ -322,40 +271,28 @@ bounds:
   %above = icmp uge i64 %start, %low
   %below = icmp ule i64 %stop, %high
   %even = icmp eq i64 %whole, %from
-  %in.0 = and i1 %above, %below
-  %in = and i1 %in.0, %even
-  br i1 %in, label %track, label %none
+  %in = and i1 %above, %below, %even
+  ret i64 0 unless %in
 track:
   %did = call i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %r, i64 %cell, i64 %count, i64 0)
-  br label %back
 back:
   %k = phi i64 [%n, %track], [%k8, %step]
   %done = phi i64 [%count, %track], [%done1, %step]
-  %more = icmp sgt i64 %done, %did
-  br i1 %more, label %step, label %found
+  ret i64 %k unless icmp sgt i64 %done, %did
 step:
   %k8 = sub i64 %k, 8
-  %m.p = getelementptr i8, ptr %mask, i64 %k8
-  %m = load i64, ptr %m.p, align 1
+  %m = load i64, item i8 %k8 of %mask, align 1
   %sums = mul i64 %m, 72340172838076673
   %on = lshr i64 %sums, 56
   %done1 = sub i64 %done, %on
   br label %back
-found:
-  ret i64 %k
-all:
-  ret i64 %n
-none:
-  ret i64 0
 }
 
 define void @tt.check.lanes(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline {
 entry:
   %origin = load i64, field site.origin of %site, align 1
-  %any = icmp slt i64 %origin, 0
-  br i1 %any, label %each, label %given
-given:
+  jump %each if icmp slt i64 %origin, 0
   %r = call ptr @region(ptr %context, i64 %origin)
   %did = call i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %n, ptr %mask)
   %left = sub i64 %n, %did
@@ -367,15 +304,12 @@ given:
   ret void
 each:
   %k = phi i64 [0, %entry], [%k1, %each]
-  %p = getelementptr i64, ptr %addresses, i64 %k
-  %address = load i64, ptr %p
+  %address = load i64, item i64 %k of %addresses
   %m = getelementptr i8, ptr %mask, i64 %k
   %l = add i64 %lane, %k
   call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
   %k1 = add i64 %k, 1
-  %more = icmp slt i64 %k1, %n
-  br i1 %more, label %each, label %done
-done:
+  jump %each if icmp slt i64 %k1, %n
   ret void
 }
 """

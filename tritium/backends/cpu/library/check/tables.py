@@ -92,6 +92,6 @@ def named(text: str) -> str:
     %w.bit = and i64 %flags, 2
     %w = icmp ne i64 %w.bit, 0
     """
-    text = _TEST.sub(r"\1\2.bit = and i64 \4, \5\n\1\2 = icmp \3 i64 \2.bit, 0", text)
+    text = _TEST.sub(r"\1\2.bit = and i64 \4, \5\n\1\2 = icmp \3 i64 \2.bit, 0", resolve(text, *STRUCTS))
     number = lambda m: flag(m[1]) if m[1] else KINDS.index(m[2]) if m[2] else len(KINDS)
-    return resolve(_NAMED.sub(lambda m: str(number(m)), text), *STRUCTS)
+    return _NAMED.sub(lambda m: str(number(m)), text)

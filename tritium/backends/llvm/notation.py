@@ -1,0 +1,103 @@
+"""The notation of LLVM text that is written by hand: the text of the runtime, of launchers and of the library.
+
+It is LLVM's own, and besides
+
+    jump %done if icmp eq ptr %p, null            go to a block, or go on
+    jump %done unless %more                       the same where a value is false
+    jump %one if %a else %other                   go to one of two blocks
+    ret i32 1 if icmp eq ptr %p, null             return, or go on
+    %x = and i1 %a, %b, %c                        more than two operands, from left to right
+    item i64 %k of %p                             the address of an element of an array
+    store i64 %x, item i64 %k of %p, align 1      an address stands where LLVM has `ptr %name`
+    %x = load i64, item i64 %k of %p              that of a load has a name, too: %x.p
+
+A block that does not end goes on with the block below it. `structs.resolve` adds addresses of fields.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+__all__ = ["expand"]
+
+# Text, which is compiled when it is used: most processes write no code.
+_LABEL = r"([\w.]+):"
+_INSTRUCTION = r"  [^] ;]"  # its further lines are indented more, or close a bracket
+_END = r"  (?:br|ret|switch|unreachable)\b"
+_JUMP = r"  jump (%[\w.]+) (if|unless) ([^;]+?)(?: else (%[\w.]+))?(?: *;.*)?"
+_RETURN = r"  (ret .+?) (if|unless) ([^;]+?)(?: *;.*)?"
+_SEVERAL = r"  (%[\w.]+) = ((?:and|or|xor|add|mul) [^ ]+) ([^ ,]+), ([^ ,]+), ([^;]+?)(?: *;.*)?"
+_LOAD = r"  (%[\w.]+) = load\b"
+_ADDRESS = r"(?<!= )\b(?:item|field) [^,()]+ (?:of|before) [%@][\w.]+"
+_ITEM = r"\bitem ([^,()]+) ([^ ]+) of ([%@][\w.]+)"
+
+
+def expand(text: str) -> str:
+    """LLVM text for a text in this notation.
+
+    >>> print(expand('''define i64 @element(ptr %p, i64 %k) {
+    ...   ret i64 0 if icmp eq ptr %p, null
+    ...   %x = load i64, item i64 %k of %p
+    ...   ret i64 %x
+    ... }'''))
+    define i64 @element(ptr %p, i64 %k) {
+      %if.0 = icmp eq ptr %p, null
+      br i1 %if.0, label %return.0, label %on.0
+    on.0:
+      %x.p = getelementptr i64, ptr %p, i64 %k
+      %x = load i64, ptr %x.p
+      ret i64 %x
+    return.0:
+      ret i64 0
+    }
+    """
+    given = text.split("\n")
+    numbers = itertools.count()
+    lines: list[str] = []
+    returns: dict[str, str] = {}  # by what is returned, labels of blocks at the end: returns on conditions are rare
+    goes_on = False  # the block above has not ended
+    for k, line in enumerate(given):
+        if label := re.match(_LABEL, line):
+            lines += [f"  br label %{label[1]}"] if goes_on else []
+            goes_on = True
+        elif re.match(_INSTRUCTION, line):
+            if m := re.fullmatch(_RETURN, line):
+                label = returns.setdefault(m[1], f"return.{len(returns)}")
+                line = f"  jump %{label} {m[2]} {m[3]}"
+            below = next((below for below in given[k + 1 :] if below), "")
+            lines += _expanded(line, re.match(_LABEL, below), numbers)
+            line = lines.pop()
+            goes_on = not re.match(_END, line)
+        elif line.startswith("}"):
+            lines += [part for returned, label in returns.items() for part in (f"{label}:", f"  {returned}")]
+            returns, goes_on = {}, False
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) -> list[str]:
+    """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does."""
+    if m := re.fullmatch(_JUMP, line):
+        n, condition = next(numbers), m[3]
+        test = [] if condition.startswith("%") else [f"  %if.{n} = {condition}"]
+        onward = m[4] or (f"%{below[1]}" if below else f"%on.{n}")
+        yes, no = (m[1], onward) if m[2] == "if" else (onward, m[1])
+        branch = f"  br i1 {f'%if.{n}' if test else condition}, label {yes}, label {no}"
+        return [*test, branch, *([] if m[4] or below else [f"on.{n}:"])]
+    if m := re.fullmatch(_SEVERAL, line):
+        operands = (m[4], *m[5].split(", "))
+        names = [*(f"%part.{next(numbers)}" for _ in operands[1:]), m[1]]
+        return [f"  {name} = {m[2]} {x}, {y}" for name, x, y in zip(names, (m[3], *names), operands)]
+    addresses: list[str] = []
+    loaded = re.match(_LOAD, line)
+
+    def name(m: re.Match[str]) -> str:
+        found = f"{loaded[1]}.p" if loaded else f"%at.{next(numbers)}"
+        addresses.append(f"  {found} = {m[0]}")
+        return f"ptr {found}"
+
+    line = re.sub(_ADDRESS, name, line)
+    return [re.sub(_ITEM, r"getelementptr \1, ptr \3, i64 \2", x) for x in (*addresses, line)]
+
