@@ -56,6 +56,25 @@ def test_operands_are_taken_from_left_to_right():
         "  %part.0 = and i1 %a, %b", "  %part.1 = and i1 %part.0, %c", "  %x = and i1 %part.1, %d"]  # fmt: skip
 
 
+def test_a_condition_may_be_any_instruction():
+    assert body("  jump %a if and i1 %x, %y, %z else %b") == [
+        "  %part.1 = and i1 %x, %y", "  %if.0 = and i1 %part.1, %z", "  br i1 %if.0, label %a, label %b"]  # fmt: skip
+    assert body("  ret i1 false unless call i1 @g(ptr %p)")[0] == "  %if.0 = call i1 @g(ptr %p)"
+
+
+def test_bits():
+    assert body("  %x = icmp eq i32 %flags & 4, 0  ; why") == [
+        "  %bits.0 = and i32 %flags, 4", "  %x = icmp eq i32 %bits.0, 0"]  # fmt: skip
+    assert body("  jump %a if icmp ne i64 %x & 7, 0 else %b")[:2] == [
+        "  %bits.1 = and i64 %x, 7", "  %if.0 = icmp ne i64 %bits.1, 0"]  # fmt: skip
+
+
+def test_splat():
+    assert body("  %v = splat <4 x i64> %x")[1] == (
+        "  %v = shufflevector <4 x i64> %first.0, <4 x i64> poison, <4 x i32> zeroinitializer")
+    assert body("  %v = add <4 x i64> %x, splat (i64 8)") == ["  %v = add <4 x i64> %x, splat (i64 8)"]
+
+
 def test_addresses():
     assert body("  store i8 1, item i8 -1 of @p, align 1") == [
         "  %at.0 = getelementptr i8, ptr @p, i64 -1", "  store i8 1, ptr %at.0, align 1"]  # fmt: skip

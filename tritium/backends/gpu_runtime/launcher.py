@@ -68,8 +68,7 @@ define ptr @{prefix}.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr
   %empty.x = icmp eq i64 %gx, 0
   %empty.y = icmp eq i64 %gy, 0
   %empty.z = icmp eq i64 %gz, 0
-  %empty = or i1 %empty.x, %empty.y, %empty.z
-  jump %fine if %empty
+  jump %fine if or i1 %empty.x, %empty.y, %empty.z
 measure:                                          ; sizes that do not fit are {invalid}
   %xyz = or i64 %gx, %gy, %gz
   %wide = icmp ugt i64 %xyz, 2147483647

@@ -37,19 +37,18 @@ find:
 
 ; Call a hook of a launch, if there is one; false if it raised. A chain without hooks is none.
 define internal i1 @tell(ptr %hook, ptr %told) nounwind {
-  jump %fine if icmp eq ptr %hook, @py.none
+  ret i1 true if icmp eq ptr %hook, @py.none
   %type = load ptr, item i8 {type} of %hook
   jump %ask unless icmp eq ptr %type, @py.hook_chain
   %calls = call ptr @PyObject_GetAttr(ptr %hook, ptr @py.calls)
   ret i1 false if icmp eq ptr %calls, null
   %n = call i64 @PyList_Size(ptr %calls)
   call void @Py_DecRef(ptr %calls)
-  jump %fine if icmp eq i64 %n, 0
+  ret i1 true if icmp eq i64 %n, 0
 ask:
   %answer = call ptr @PyObject_CallOneArg(ptr %hook, ptr %told)
   ret i1 false if icmp eq ptr %answer, null
   call void @Py_DecRef(ptr %answer)
-fine:
   ret i1 true
 }
 
@@ -64,8 +63,7 @@ other:                                            ; another function, no stream,
   call void @PyErr_Clear()
   ret ptr @nobody
 measure:
-  %valid = call i1 @read_grid(ptr %head, ptr %sizes)
-  jump %other unless %valid
+  jump %other unless call i1 @read_grid(ptr %head, ptr %sizes)
 place:
   %on_stream = load ptr, field record.on_stream of %record
   %streamless = icmp eq ptr %on_stream, null
@@ -82,8 +80,7 @@ begin:
   %told = load ptr, item ptr 6 of %head
   %enter = load ptr, item ptr 7 of %head
   %leave = load ptr, item ptr 8 of %head
-  %entered = call i1 @tell(ptr %enter, ptr %told)
-  ret ptr null unless %entered
+  ret ptr null unless call i1 @tell(ptr %enter, ptr %told)
   %result = load ptr, field record.result of %record
   jump %placed unless %streamless
 plain:
@@ -96,8 +93,7 @@ look:
   %returned = phi ptr [%ran, %plain], [%queued, %placed]
   ret ptr null if icmp eq ptr %returned, null
   call void @Py_DecRef(ptr %returned)
-  %left = call i1 @tell(ptr %leave, ptr %told)
-  ret ptr null unless %left
+  ret ptr null unless call i1 @tell(ptr %leave, ptr %told)
   call void @Py_IncRef(ptr @py.none)
   ret ptr @py.none
 }
@@ -106,8 +102,7 @@ define internal ptr @run_compiled(ptr %records, ptr %args, i64 %count, ptr %name
 entry:
   %enough = icmp sge i64 %count, 9
   %unnamed = icmp eq ptr %names, null
-  %usual = and i1 %enough, %unnamed
-  jump %done unless %usual
+  jump %done unless and i1 %enough, %unnamed
 try:
   %own = getelementptr ptr, ptr %args, i64 9
   %own.count = sub i64 %count, 9

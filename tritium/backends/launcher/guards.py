@@ -183,13 +183,11 @@ integer:                                          ; exactly int; %flags: 1 of 16
   %for64 = icmp eq i64 %code, {INT64}
   %not32 = select i1 %for32, i1 %wide, i1 false
   %not64 = select i1 %for64, i1 %narrow, i1 false
-  %misfit = or i1 %not32, %not64
-  jump %refuse if %misfit
+  jump %refuse if or i1 %not32, %not64
 special:
   %is_one = icmp eq i64 %number.v, 1
   %mind_one = icmp uge i64 %flags, 4
-  %one = and i1 %is_one, %mind_one
-  br i1 %one, label %refuse, label %aligned
+  jump %refuse if and i1 %is_one, %mind_one else %aligned
 unsigned:
   jump %refuse unless icmp eq ptr %type, @py.int
   %big.v = call i64 @PyLong_AsUnsignedLongLong(ptr %arg)
@@ -204,22 +202,18 @@ not_big:
 aligned:                                          ; whether it is a multiple of 16 must be as when compiled
   %number = phi i64 [%tensor.i, %data_known], [%tensor.i, %counted], [%array.i, %array_data], [%number.v, %special],
                     [%big.v, %big_check]
-  %rest = and i64 %number, 15
-  %even = icmp eq i64 %rest, 0
+  %even = icmp eq i64 %number & 15, 0
   %class = select i1 %even, i64 1, i64 2
   %expected = and i64 %flags, 3
-  %both = and i64 %class, %expected
-  %agrees = icmp ne i64 %both, 0
+  %agrees = icmp ne i64 %class & %expected, 0
   %anything = icmp eq i64 %expected, 0
-  %fine = or i1 %agrees, %anything
-  br i1 %fine, label %filled, label %refuse
+  jump %filled if or i1 %agrees, %anything else %refuse
 
 bool:
   %is_true = icmp eq ptr %arg, @py.true
   %is_false = icmp eq ptr %arg, @py.false
   %truth = zext i1 %is_true to i64
-  %is_bool = or i1 %is_true, %is_false
-  br i1 %is_bool, label %filled, label %refuse
+  jump %filled if or i1 %is_true, %is_false else %refuse
 float:
   jump %refuse unless icmp eq ptr %type, @py.float
 real:

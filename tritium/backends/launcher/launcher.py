@@ -106,8 +106,7 @@ bad:
 good:
   store i64 %n, item i64 %i of %grid
   %product = call { i64, i1 } @llvm.smul.with.overflow.i64(i64 %before, i64 %n)
-  %wraps = extractvalue { i64, i1 } %product, 1
-  jump %bad if %wraps
+  jump %bad if extractvalue { i64, i1 } %product, 1
 more:
   %total = extractvalue { i64, i1 } %product, 0
   %i1 = add i64 %i, 1
@@ -130,14 +129,12 @@ define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
   %n = load i64, field record.positional of %record
   ret i1 false unless icmp eq i64 %n, %count
   %expected = load ptr, field record.keywords of %record
-  jump %yes if icmp eq ptr %expected, %names
+  ret i1 true if icmp eq ptr %expected, %names
   %any = icmp ne ptr %names, null
   %some = icmp ne ptr %expected, null
-  %both = and i1 %any, %some
-  ret i1 false unless %both
+  ret i1 false unless and i1 %any, %some
   %answer = call i32 @PyObject_RichCompareBool(ptr %names, ptr %expected, i32 2)
   ret i1 false unless icmp eq i32 %answer, 1
-yes:
   ret i1 true
 }
 
@@ -150,7 +147,7 @@ define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr 
   ret ptr %grid
 collect:
   %all = call ptr @PyDict_Copy(ptr %defaults)
-  jump %raise if icmp eq ptr %all, null
+  ret ptr null if icmp eq ptr %all, null
 begin:
   %own = load ptr, field record.names of %record
   %n = load i64, field record.arguments of %record
@@ -174,7 +171,6 @@ ask:
   ret ptr %answer
 drop:
   call void @Py_DecRef(ptr %all)
-raise:
   ret ptr null
 }
 
@@ -190,20 +186,18 @@ list:
   %copied = call ptr @PyList_AsTuple(ptr %given)
   br label %made
 number:
-  jump %no unless icmp eq ptr %type, @py.int
+  ret i1 false unless icmp eq ptr %type, @py.int
 int:
   %single = call ptr (i64, ...) @PyTuple_Pack(i64 1, ptr %given)
 made:
   %new = phi ptr [%copied, %list], [%single, %int]
   jump %read_new unless icmp eq ptr %new, null
   call void @PyErr_Clear()
-  br label %no
+  ret i1 false
 read_new:
   %valid = call i1 @read_tuple(ptr %new, ptr %grid)
   call void @Py_DecRef(ptr %new)
   ret i1 %valid
-no:
-  ret i1 false
 }
 
 ; Read a tuple of one to three sizes; false if there are more or fewer.
@@ -262,8 +256,7 @@ next:
   call void @Py_IncRef(ptr %record.o)             ; a thread may empty the list while arguments are asked
   %record = call ptr @PyBytes_AsString(ptr %record.o)
   jump %raise if icmp eq ptr %record, null
-  %fits = call i1 @same_form(ptr %record, i64 %count, ptr %names)
-  jump %skip unless %fits
+  jump %skip unless call i1 @same_form(ptr %record, i64 %count, ptr %names)
   %stack = call ptr @llvm.stacksave.p0()
   %rows = load i64, field record.rows of %record
   %slots = alloca i64, i64 %rows
@@ -295,8 +288,7 @@ define internal ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %co
   call void @PyErr_Clear()
   ret ptr @nobody
 read:
-  %valid = call i1 @read_sizes(ptr %actual, ptr %sizes)
-  jump %odd unless %valid
+  jump %odd unless call i1 @read_sizes(ptr %actual, ptr %sizes)
 run:
   %result = load ptr, field record.result of %record
   %function = load ptr, field record.run of %record
@@ -304,8 +296,7 @@ run:
   %quiet.w = load i64, field record.quiet of %record
   %quiet = icmp ne i64 %quiet.w, 0
   %done = icmp ne ptr %returned, null
-  %hush = and i1 %quiet, %done
-  jump %end unless %hush
+  jump %end unless and i1 %quiet, %done
 nothing:                                          ; the result was for the function that checks the launch
   call void @Py_DecRef(ptr %returned)
   call void @Py_IncRef(ptr @py.none)

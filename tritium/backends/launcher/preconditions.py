@@ -187,8 +187,7 @@ compare:
   %like.x = icmp eq i64 %gx, %ex
   %like.y = icmp eq i64 %gy, %ey
   %like.z = icmp eq i64 %gz, %ez
-  %like = and i1 %like.x, %like.y, %like.z
-  jump %differs unless %like
+  jump %differs unless and i1 %like.x, %like.y, %like.z
 value:
   %j = phi i64 [0, %compare], [%j1, %one_value]
   jump %found unless icmp slt i64 %j, %n
@@ -223,8 +222,7 @@ pair:
   %most = load i64, field limits.most of %own
   %after = icmp sge i64 %distance, %least
   %before = icmp sle i64 %distance, %most
-  %meet = and i1 %after, %before
-  jump %passed unless %meet
+  jump %passed unless and i1 %after, %before
   %period = load i64, field limits.period of %own
   jump %step unless icmp ne i64 %period, 0
   %first = load i64, field limits.first of %own
@@ -238,8 +236,7 @@ step:
   %may = icmp ne i64 %may.w, 0
   %ever = icmp sge i64 %c, 0
   %may.ever = and i1 %may, %ever
-  %identical = and i1 %together, %may.ever
-  jump %unfit unless %identical
+  jump %unfit unless and i1 %together, %may.ever
 equality:
   %t = phi i64 [0, %step], [%t1, %one_equality]
   jump %passed unless icmp slt i64 %t, %c

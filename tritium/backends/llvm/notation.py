@@ -5,8 +5,9 @@ It is LLVM's own, and besides
     jump %done if icmp eq ptr %p, null            go to a block, or go on
     jump %done unless %more                       the same where a value is false
     jump %one if %a else %other                   go to one of two blocks
-    ret i32 1 if icmp eq ptr %p, null             return, or go on
+    ret i32 1 if icmp ne i32 %flags & 4, 0        return, or go on; whether some bits are set
     %x = and i1 %a, %b, %c                        more than two operands, from left to right
+    %v = splat <4 x i64> %x                       a vector of equal lanes
     item i64 %k of %p                             the address of an element of an array
     store i64 %x, item i64 %k of %p, align 1      an address stands where LLVM has `ptr %name`
     %x = load i64, item i64 %k of %p              that of a load has a name, too: %x.p
@@ -28,7 +29,9 @@ _INSTRUCTION = r"  [^] ;]"  # its further lines are indented more, or close a br
 _END = r"  (?:br|ret|switch|unreachable)\b"
 _JUMP = r"  jump (%[\w.]+) (if|unless) ([^;]+?)(?: else (%[\w.]+))?(?: *;.*)?"
 _RETURN = r"  (ret .+?) (if|unless) ([^;]+?)(?: *;.*)?"
-_SEVERAL = r"  (%[\w.]+) = ((?:and|or|xor|add|mul) [^ ]+) ([^ ,]+), ([^ ,]+), ([^;]+?)(?: *;.*)?"
+_BITS = r"(  %[\w.]+ = icmp \w+) (\w+) ([^ ,]+ & [^ ,]+), (\w+)(?: *;.*)?"
+_SPLAT = r"  (%[\w.]+) = splat <(\d+) x (\w+)> ([^ ;]+)(?: *;.*)?"
+_SEVERAL = r"  (%[\w.]+) = ((?:and|or|xor|add|mul) (?:<[^>]+>|\w+)) ([^ ,]+), ([^ ,]+), ([^;]+?)(?: *;.*)?"
 _LOAD = r"  (%[\w.]+) = load\b"
 _ADDRESS = r"(?<!= )\b(?:item|field) [^,()]+ (?:of|before) [%@][\w.]+"
 _ITEM = r"\bitem ([^,()]+) ([^ ]+) of ([%@][\w.]+)"
@@ -81,7 +84,7 @@ def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) ->
     """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does."""
     if m := re.fullmatch(_JUMP, line):
         n, condition = next(numbers), m[3]
-        test = [] if condition.startswith("%") else [f"  %if.{n} = {condition}"]
+        test = [] if condition.startswith("%") else _expanded(f"  %if.{n} = {condition}", None, numbers)
         onward = m[4] or (f"%{below[1]}" if below else f"%on.{n}")
         yes, no = (m[1], onward) if m[2] == "if" else (onward, m[1])
         branch = f"  br i1 {f'%if.{n}' if test else condition}, label {yes}, label {no}"
@@ -90,6 +93,13 @@ def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) ->
         operands = (m[4], *m[5].split(", "))
         names = [*(f"%part.{next(numbers)}" for _ in operands[1:]), m[1]]
         return [f"  {name} = {m[2]} {x}, {y}" for name, x, y in zip(names, (m[3], *names), operands)]
+    if m := re.fullmatch(_BITS, line):
+        bits = f"%bits.{next(numbers)}"
+        return [f"  {bits} = and {m[2]} {m[3].replace(' & ', ', ')}", f"{m[1]} {m[2]} {bits}, {m[4]}"]
+    if m := re.fullmatch(_SPLAT, line):
+        first, vector = f"%first.{next(numbers)}", f"<{m[2]} x {m[3]}>"
+        return [f"  {first} = insertelement {vector} poison, {m[3]} {m[4]}, i64 0",
+                f"  {m[1]} = shufflevector {vector} {first}, {vector} poison, <{m[2]} x i32> zeroinitializer"]
     addresses: list[str] = []
     loaded = re.match(_LOAD, line)
 

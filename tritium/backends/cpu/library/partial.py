@@ -25,7 +25,7 @@ SYMBOLS = {size: tuple(f"tt.{verb}.{size}" for verb in _VERBS) for size in SIZES
 _COPY = """
 define void @tt.copy.{size}(ptr %to, ptr %from, i64 %count) nounwind cold noinline {{
 entry:
-  jump %done unless icmp sgt i64 %count, 0
+  ret void unless icmp sgt i64 %count, 0
 lane:
   %l = phi i64 [0, %entry], [%next, %lane]
   %source = getelementptr i{bits}, ptr %from, i64 %l
@@ -34,7 +34,6 @@ lane:
   store i{bits} %x, ptr %target, align 1
   %next = add i64 %l, 1
   jump %lane if icmp slt i64 %next, %count
-done:
   ret void
 }}
 """
@@ -42,7 +41,7 @@ done:
 _LOOP = """
 define void @tt.{name}.{size}(ptr %chunk, ptr %memory, i64 %lanes{stride}) nounwind cold noinline {{
 entry:
-  jump %done if icmp eq i64 %lanes, 0
+  ret void if icmp eq i64 %lanes, 0
 lane:
   %left = phi i64 [%lanes, %entry], [%rest, %lane]
   %l = call i64 @llvm.cttz.i64(i64 %left, i1 true)
@@ -53,7 +52,6 @@ lane:
   %below = sub i64 %left, 1
   %rest = and i64 %left, %below
   jump %lane unless icmp eq i64 %rest, 0
-done:
   ret void
 }}
 """

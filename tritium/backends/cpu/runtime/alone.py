@@ -72,15 +72,12 @@ define i1 @tt.alone(ptr %arena) nounwind noinline {
   %open = icmp eq i64 %stage, 2
   %together = load i64, field job.together of %job
   %crowd = icmp ne i64 %together, 0
-  %several = or i1 %open, %crowd
-  jump %no if %several
+  ret i1 false if or i1 %open, %crowd
   %swap = cmpxchg ptr @alone, ptr null, ptr %arena seq_cst monotonic
-  %mine = extractvalue { ptr, i1 } %swap, 1
-  jump %no unless %mine
+  ret i1 false unless extractvalue { ptr, i1 } %swap, 1
   %n = load atomic i64, ptr @launches seq_cst, align 8
   ret i1 true if icmp eq i64 %n, 1
   store atomic ptr null, ptr @alone release, align 8
-no:
   ret i1 false
 }
 

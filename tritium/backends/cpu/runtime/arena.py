@@ -46,12 +46,11 @@ keep:
 }
 
 define internal void @unmap_arena(ptr %header) nounwind noinline cold {
-  jump %done if icmp eq ptr %header, null
+  ret void if icmp eq ptr %header, null
   %size = load i64, field header.size of %header
   %whole = add i64 %size, 196608
   %map = getelementptr i8, ptr %header, i64 -65600
   %r = call i32 @munmap(ptr %map, i64 %whole)
-done:
   ret void
 }
 
@@ -76,11 +75,9 @@ done:
 define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind noinline cold {
   %job = load ptr, field header.job before %arena
   %swap = cmpxchg field job.message of %job, ptr null, ptr %message acq_rel monotonic
-  %first = extractvalue { ptr, i1 } %swap, 1
-  jump %done unless %first
+  ret void unless extractvalue { ptr, i1 } %swap, 1
   store i64 %program, field job.program of %job
   call void @stop(ptr %job)
-done:
   ret void
 }
 

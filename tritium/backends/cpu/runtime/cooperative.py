@@ -113,7 +113,6 @@ leave:
 define internal i32 @run_together(ptr %job, ptr %arena) nounwind noinline cold {
   %crew = alloca %crew, align 64
   %attributes = alloca [128 x i8], align 16
-  %all = alloca [128 x i8], align 16
   %before = alloca [128 x i8], align 16
   %total = load i64, field job.total of %job
   ret i32 4 if icmp ugt i64 %total, {most}
@@ -137,12 +136,7 @@ prepare:
   %r2 = call i32 @pthread_cond_init(ptr %condition, ptr null)
   %r3 = call i32 @pthread_attr_init(ptr %attributes)
   %r4 = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 1048576)
-  %r5 = call i32 @sigfillset(ptr %all)
-  %d1 = call i32 @sigdelset(ptr %all, i32 11)     ; SIGSEGV, SIGBUS, SIGFPE, SIGILL: its own faults
-  %d2 = call i32 @sigdelset(ptr %all, i32 {bus})
-  %d3 = call i32 @sigdelset(ptr %all, i32 8)
-  %d4 = call i32 @sigdelset(ptr %all, i32 4)
-  %r6 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
+  call void @leave_signals(ptr %before)
 check:
   %made = phi i64 [0, %prepare], [%made.1, %count]
   %number = add i64 %made, 1
@@ -156,13 +150,13 @@ count:
   br label %check
 complete:
   %short = phi i1 [false, %check], [true, %make]
-  %r7 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
-  %r8 = call i32 @pthread_attr_destroy(ptr %attributes)
-  %r9 = call i32 @pthread_mutex_lock(ptr %mutex)
+  %r5 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
+  %r6 = call i32 @pthread_attr_destroy(ptr %attributes)
+  %r7 = call i32 @pthread_mutex_lock(ptr %mutex)
 gather:
   %begun = load i64, ptr %begun.p
   jump %decide unless icmp slt i64 %begun, %made
-  %r10 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
+  %r8 = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
   br label %gather
 decide:
   %poor = load i64, ptr %poor.p
@@ -170,14 +164,14 @@ decide:
   %cannot = or i1 %short, %hungry
   %word = select i1 %cannot, i64 2, i64 1
   store i64 %word, ptr %word.p
-  %r11 = call i32 @pthread_cond_broadcast(ptr %condition)
-  %r12 = call i32 @pthread_mutex_unlock(ptr %mutex)
+  %r9 = call i32 @pthread_cond_broadcast(ptr %condition)
+  %r10 = call i32 @pthread_mutex_unlock(ptr %mutex)
   jump %join if %cannot
   call void @run_one(ptr %job, ptr %arena, i64 0)
 watch:                                            ; the others may need to hear of a signal
   %done = load atomic i64, ptr %done.p acquire, align 8
   jump %join unless icmp slt i64 %done, %made
-  %r13 = call i32 @usleep(i32 100)
+  %r11 = call i32 @usleep(i32 100)
   %now = call i64 @ticks()
   call void @look_for_signals(ptr %job, i64 %now)
   br label %watch
@@ -186,12 +180,12 @@ join:
   jump %end unless icmp slt i64 %k, %made
 joined:
   %thread = load ptr, item ptr %k of %ids
-  %r14 = call i32 @pthread_join(ptr %thread, ptr null)
+  %r12 = call i32 @pthread_join(ptr %thread, ptr null)
   %k.1 = add i64 %k, 1
   br label %join
 end:
-  %r15 = call i32 @pthread_cond_destroy(ptr %condition)
-  %r16 = call i32 @pthread_mutex_destroy(ptr %mutex)
+  %r13 = call i32 @pthread_cond_destroy(ptr %condition)
+  %r14 = call i32 @pthread_mutex_destroy(ptr %mutex)
   call void @free(ptr %ids)
   %why = select i1 %hungry, i32 1, i32 5
   %status = select i1 %cannot, i32 %why, i32 0

@@ -35,11 +35,10 @@ declare i64 @write(i32, ptr, i64)
 
 define internal void @say_byte(i8 %c) nounwind {
   %n = load i64, ptr @length
-  jump %done unless icmp ult i64 %n, 8192
+  ret void unless icmp ult i64 %n, 8192
   store i8 %c, item i8 %n of @message
   %more = add i64 %n, 1
   store i64 %more, ptr @length
-done:
   ret void
 }
 
@@ -104,11 +103,10 @@ more:
   %p = getelementptr i8, ptr @message, i64 %at
   %left = sub i64 %all, %at
   %n = call i64 @write(i32 2, ptr %p, i64 %left)
-  jump %done if icmp slt i64 %n, 1
+  ret void if icmp slt i64 %n, 1
 wrote:
   %then = add i64 %at, %n
   jump %more unless icmp uge i64 %then, %all
-done:
   ret void
 }
 """
@@ -154,8 +152,7 @@ look:
   %stores = call ptr @after(ptr %loads)
   %next = call ptr @after(ptr %stores)
   %touched = call i1 @is_touched(ptr %p, i64 %kind)
-  %counts = or i1 %touched, %all
-  jump %on unless %counts
+  jump %on unless or i1 %touched, %all
   %slot.w = zext i16 %slot to i64
   %base = load i64, item i64 %slot.w of %slots
   %over = sub i64 %address, %base
@@ -172,12 +169,23 @@ look:
   %none = icmp eq ptr %best, null
   %d = load i64, ptr %best.d
   %closer = icmp ult i64 %distance, %d
-  %better = or i1 %none, %closer
-  jump %on unless %better
+  jump %on unless or i1 %none, %closer
   store ptr %p, ptr %best.p
   store i64 %distance, ptr %best.d
 on:
   br label %look
+}
+
+; The lines that load from an argument, or that store to it, if there are any and that is of interest.
+define internal void @say_lines(ptr %name, ptr %how, ptr %lines, i1 %wanted) nounwind {
+  %c = load i8, ptr %lines
+  %some = icmp ne i8 %c, 0
+  ret void unless and i1 %some, %wanted
+  call void @say(ptr @fault.note)
+  call void @say(ptr %name)
+  call void @say(ptr %how)
+  call void @say(ptr %lines)
+  ret void
 }
 
 ; One argument: how far the address is from it, and the lines that touch it.
@@ -190,26 +198,10 @@ define internal void @say_argument(ptr %pointer, i64 %distance, ptr %how, i64 %k
   call void @say(ptr %how)
   call void @say(ptr %name)
   call void @say(ptr @fault.quote)
-  %l = load i8, ptr %loads
-  %no.loads = icmp eq i8 %l, 0
-  %is.write = icmp eq i64 %kind, 2
-  %skip.loads = or i1 %no.loads, %is.write
-  jump %then if %skip.loads
-  call void @say(ptr @fault.note)
-  call void @say(ptr %name)
-  call void @say(ptr @fault.from)
-  call void @say(ptr %loads)
-then:
-  %s = load i8, ptr %stores
-  %no.stores = icmp eq i8 %s, 0
-  %is.read = icmp eq i64 %kind, 1
-  %skip.stores = or i1 %no.stores, %is.read
-  jump %done if %skip.stores
-  call void @say(ptr @fault.note)
-  call void @say(ptr %name)
-  call void @say(ptr @fault.to)
-  call void @say(ptr %stores)
-done:
+  %may.load = icmp ne i64 %kind, 2
+  call void @say_lines(ptr %name, ptr @fault.from, ptr %loads, i1 %may.load)
+  %may.store = icmp ne i64 %kind, 1
+  call void @say_lines(ptr %name, ptr @fault.to, ptr %stores, i1 %may.store)
   ret void
 }
 
@@ -224,8 +216,7 @@ define internal void @say_arguments(ptr %first, ptr %slots, i64 %address, i64 %k
   %a = load ptr, ptr %above.p
   %no.b = icmp eq ptr %b, null
   %no.a = icmp eq ptr %a, null
-  %nothing = and i1 %no.b, %no.a
-  jump %tell unless %nothing
+  jump %tell unless and i1 %no.b, %no.a
   ; nobody is known to be touched so: any pointer will do
   call void @nearest(ptr %first, ptr %slots, i64 %address, i64 %kind, i1 true, ptr %found)
 tell:
@@ -241,10 +232,8 @@ upper:                                            ; the sizes are not known: whe
   %closer = icmp ult i64 %above.d, %below.d
   %alone = or i1 %no.below, %closer
   %silent = xor i1 %alone, true
-  %skip = or i1 %no.above, %silent
-  jump %done if %skip
+  ret void if or i1 %no.above, %silent
   call void @say_argument(ptr %above, i64 %above.d, ptr @fault.before, i64 %kind)
-done:
   ret void
 }
 

@@ -45,8 +45,7 @@ define internal i64 @fault_kind(ptr %context) nounwind {
   %trap = load i64, item i8 200 of %context
   %page = icmp eq i64 %trap, 14
   %error = load i64, item i8 192 of %context
-  %bit = and i64 %error, 2
-  %write = icmp ne i64 %bit, 0
+  %write = icmp ne i64 %error & 2, 0
   %kind = select i1 %write, i64 2, i64 1
   %known = select i1 %page, i64 %kind, i64 0
   ret i64 %known
@@ -75,15 +74,12 @@ next:
   %after = add i64 %at, %size.w
   %stuck = icmp eq i32 %size, 0
   %over = icmp ugt i64 %after, 4544
-  %stop = or i1 %stuck, %over
-  br i1 %stop, label %unknown, label %look
+  jump %unknown if or i1 %stuck, %over else %look
 syndrome:
   %word = load i64, item i8 8 of %p
   %class = lshr i64 %word, 27
-  %low = and i64 %class, 31
-  %data = icmp eq i64 %low, 18
-  %bit = and i64 %word, 64
-  %write = icmp ne i64 %bit, 0
+  %data = icmp eq i64 %class & 31, 18
+  %write = icmp ne i64 %word & 64, 0
   %kind = select i1 %write, i64 2, i64 1
   %known = select i1 %data, i64 %kind, i64 0
   ret i64 %known
@@ -117,15 +113,13 @@ declare ptr @__errno_location()
 define internal i1 @may_speak() nounwind {
 entry:
   %swap = cmpxchg ptr @speaking, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue { i32, i1 } %swap, 1
-  ret i1 true if %mine
+  ret i1 true if extractvalue { i32, i1 } %swap, 1
 wait:
   %n = phi i32 [0, %entry], [%more, %again]
   %state = load atomic i32, ptr @speaking acquire, align 4
   %done = icmp eq i32 %state, 0
   %tired = icmp sgt i32 %n, 2000
-  %stop = or i1 %done, %tired
-  ret i1 false if %stop
+  ret i1 false if or i1 %done, %tired
 again:
   %r = call i32 @usleep(i32 1000)
   %more = add i32 %n, 1
@@ -148,8 +142,7 @@ define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
   %from = trunc i64 %address to i32
   jump %chain unless icmp eq i32 %pid, %from
 turn:                                             ; nobody goes on to die while another speaks
-  %mine = call i1 @may_speak()
-  jump %chain unless %mine
+  jump %chain unless call i1 @may_speak()
   ; a handler that returns leads here again and again
   %pc = call i64 @fault_pc(ptr %context)
   %told.pc = load i64, ptr @told
@@ -157,8 +150,7 @@ turn:                                             ; nobody goes on to die while 
   %told.at = load i64, ptr %told.at.p
   %same.pc = icmp eq i64 %pc, %told.pc
   %same.at = icmp eq i64 %address, %told.at
-  %same = and i1 %same.pc, %same.at
-  jump %silent if %same
+  jump %silent if and i1 %same.pc, %same.at
   store i64 %pc, ptr @told
   store i64 %address, ptr %told.at.p
   call void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record)
@@ -172,21 +164,19 @@ chain:
   %value = ptrtoint ptr %handler to i64
   switch i64 %value, label %call [i64 0, label %default i64 1, label %ignored]
 ignored:                                          ; the system does not ignore faults, but what others send
-  jump %done if icmp slt i32 %code, 1
+  ret void if icmp slt i32 %code, 1
 default:
   %r1 = call i32 @sigaction(i32 %signal, ptr %old, ptr null)
-  jump %done unless icmp slt i32 %code, 1         ; a fault happens again; what was sent must be sent again
+  ret void unless icmp slt i32 %code, 1         ; a fault happens again; what was sent must be sent again
   %r2 = call i32 @raise(i32 %signal)
-  br label %done
+  ret void
 call:
   %flags = load i32, field action.flags of %old
-  %bit = and i32 %flags, 4
-  jump %call.short unless icmp ne i32 %bit, 0
+  jump %call.short unless icmp ne i32 %flags & 4, 0
   call void %handler(i32 %signal, ptr %info, ptr %context)
-  br label %done
+  ret void
 call.short:
   call void %handler(i32 %signal)
-done:
   ret void
 }
 
@@ -206,15 +196,13 @@ define i32 @tt.fault.install() nounwind {
 ; A stack for the signals of this thread, where nobody gave it one: its own may be what ran out.
 define internal void @fault_stack() nounwind {
   %old = alloca %stack, align 8
-  %installed = load i1, ptr @is_installed
-  jump %done unless %installed
+  ret void unless load i1, ptr @is_installed
   %r1 = call i32 @sigaltstack(ptr null, ptr %old)
   %flags.p = field stack.flags of %old
   %flags = load i32, ptr %flags.p
-  %bit = and i32 %flags, 2                        ; SS_DISABLE
-  jump %done if icmp eq i32 %bit, 0
+  ret void if icmp eq i32 %flags & 2, 0         ; SS_DISABLE
   %stack = call ptr @malloc(i64 65536)
-  jump %done if icmp eq ptr %stack, null
+  ret void if icmp eq ptr %stack, null
   store ptr %stack, field stack.bottom of %old
   store i32 0, ptr %flags.p
   store i64 65536, field stack.size of %old
@@ -223,7 +211,6 @@ define internal void @fault_stack() nounwind {
   %before = call ptr @pthread_getspecific(i64 %key) ; of a stack that somebody took away
   call void @free(ptr %before)
   %r3 = call i32 @pthread_setspecific(i64 %key, ptr %stack)
-done:
   ret void
 }
 

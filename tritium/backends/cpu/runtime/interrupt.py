@@ -99,24 +99,24 @@ define internal i64 @guarded(ptr %job, ptr %arena, ptr %function) nounwind noinl
 ; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.
 define internal void @look_for_signals(ptr %job, i64 %now) nounwind noinline cold {
   %thread = load ptr, field job.thread of %job
-  jump %done if icmp eq ptr %thread, null
+  ret void if icmp eq ptr %thread, null
   ; an exception that waits must not be lost
   %raised.p = field job.raised of %job
   %raised = load i64, ptr %raised.p
-  jump %done if icmp ne i64 %raised, 0
+  ret void if icmp ne i64 %raised, 0
   %due.p = field job.due of %job
   %due = load i64, ptr %due.p
   %every = load i64, ptr @look_every
   jump %compare unless icmp eq i64 %due, 0
   %later = add i64 %now, %every
   store i64 %later, ptr %due.p
-  br label %done
+  ret void
 compare:
   %left = sub i64 %due, %now
-  jump %done if icmp sgt i64 %left, 0
+  ret void if icmp sgt i64 %left, 0
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
-  jump %done unless icmp eq i64 %self, %main
+  ret void unless icmp eq i64 %self, %main
   %key = load i64, ptr @key
   %arena = call ptr @pthread_getspecific(i64 %key)
   %r1 = call i32 @pthread_setspecific(i64 %key, ptr null)
@@ -138,29 +138,25 @@ compare:
   %wait = call i64 @llvm.umax.i64(i64 %rarer, i64 %every)
   %next = add i64 %after, %wait
   store i64 %next, ptr %due.p
-  jump %done if icmp eq i32 %failed, 0
+  ret void if icmp eq i32 %failed, 0
   store i64 1, ptr %raised.p
   call void @stop(ptr %job)
-done:
   ret void
 }
 
 ; Leave the program if the job is to stop. Programs of a cooperative launch wait for each other: they let others run.
 define void @tt.poll(ptr %arena) nounwind noinline {
   %job = load ptr, field header.job before %arena
-  %over = call i1 @stopped(ptr %job)
-  jump %leave if %over
+  jump %leave if call i1 @stopped(ptr %job)
   %together = load i64, field job.together of %job
   jump %mine unless icmp ne i64 %together, 0
   %r = call i32 @sched_yield()
 mine:
   %caller = load i64, field header.caller before %arena
-  jump %done unless icmp ne i64 %caller, 0
+  ret void unless icmp ne i64 %caller, 0
   %now = call i64 @ticks()
   call void @look_for_signals(ptr %job, i64 %now)
-  %now_over = call i1 @stopped(ptr %job)
-  jump %leave if %now_over
-done:
+  jump %leave if call i1 @stopped(ptr %job)
   ret void
 leave:
   %place = load ptr, field header.frame before %arena

@@ -148,8 +148,7 @@ numbers:
   ret ptr null
 sizes:
   %dims = getelementptr ptr, ptr %args, i64 2
-  %valid = call i1 @read_grid(ptr %dims, ptr %grid)
-  jump %wrong unless %valid
+  jump %wrong unless call i1 @read_grid(ptr %dims, ptr %grid)
   %result = call ptr @run(ptr %address, i64 %arena, ptr %slots, ptr %grid, ptr @py.none)
   ret ptr %result
 }

@@ -175,8 +175,7 @@ define internal i1 @describe(ptr %map, ptr %slots) nounwind {
   %bytes = load ptr, field map.map of %map
   %address = load ptr, ptr %values
   %keep = xor i1 %changed, true
-  %right = and i1 %made, %keep
-  jump %again unless %right
+  jump %again unless and i1 %made, %keep
   jump %exchange if %moved
 known:
   ret i1 true
@@ -187,8 +186,7 @@ again:                                            ; not made yet, or for another
   %differs.any = or i1 %changed, %moved
   %refused = icmp eq i32 %state, 2
   %same = xor i1 %differs.any, true
-  %still = and i1 %refused, %same
-  ret i1 false if %still
+  ret i1 false if and i1 %refused, %same
 ask:
   %type = load i32, field map.type of %map
   %rank = load i32, field map.rank of %map

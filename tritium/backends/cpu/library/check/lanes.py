@@ -17,8 +17,7 @@ define internal void @lane(ptr %context, ptr %site, i64 %program, i64 %address, 
 search:
   %r.found = call ptr @find(ptr %context, i64 %address, i64 %size)
   jump %inside unless icmp eq ptr %r.found, null
-  %ok = call i1 @is_foreign(i64 %flags, i64 %address)
-  br i1 %ok, label %done, label %out
+  jump %done if call i1 @is_foreign(i64 %flags, i64 %address) else %out
 given:
   %r.given = call ptr @region(ptr %context, i64 %origin)
   %low = load i64, field region.low of %r.given
@@ -27,8 +26,7 @@ given:
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
   %wraps = icmp uge i64 %end, %address
-  %in = and i1 %above, %below, %wraps
-  jump %inside if %in
+  jump %inside if and i1 %above, %below, %wraps
 out:
   call void @report(ptr %context, ptr %site, i64 kind(out of bounds), i64 %program, i64 %lane, i64 %address, i64 0,
       i64 0)
@@ -41,30 +39,25 @@ inside:
   %dims = load ptr, field region.dims of %r
   %r.low = load i64, field region.low of %r
   %offset = sub i64 %address, %r.low
-  %is.hole = call i1 @is_hole(ptr %dims, i64 %offset, i64 %size)
-  jump %out if %is.hole
+  jump %out if call i1 @is_hole(ptr %dims, i64 %offset, i64 %size)
 rights:
   %write = icmp ne i64 %flags & flag(writes), 0
-  %writable.bit = and i64 %r.flags, flag(writable)
-  %fixed = icmp eq i64 %writable.bit, 0
-  %forbidden = and i1 %write, %fixed
-  jump %contents unless %forbidden
+  %fixed = icmp eq i64 %r.flags & flag(writable), 0
+  jump %contents unless and i1 %write, %fixed
   call void @report(ptr %context, ptr %site, i64 kind(read-only), i64 %program, i64 %lane, i64 %address, i64 0, i64 0)
   store i8 0, ptr %mask
   br label %done
 contents:
   %read = icmp ne i64 %flags & flag(reads), 0
   %undefined = icmp ne i64 %r.flags & flag(undefined), 0
-  %look = and i1 %read, %undefined
-  jump %tracked unless %look
+  jump %tracked unless and i1 %read, %undefined
   %whole = and i64 %address, -8
   %s.low = load i64, field region.storage_low of %r
   %s.high = load i64, field region.storage_high of %r
   %whole.end = add i64 %whole, 8
   %w.above = icmp uge i64 %whole, %s.low
   %w.below = icmp ule i64 %whole.end, %s.high
-  %w.in = and i1 %w.above, %w.below
-  jump %tracked unless %w.in
+  jump %tracked unless and i1 %w.above, %w.below
   %p = inttoptr i64 %whole to ptr
   %x = load i64, ptr %p
   %pattern = load i64, field context.pattern of %context
@@ -104,8 +97,7 @@ each:
   %m = getelementptr i8, ptr %mask, i64 %k
   %on.byte = load i8, ptr %m
   %on = icmp ne i8 %on.byte, 0
-  %bad = and i1 %differs, %on
-  jump %next unless %bad
+  jump %next unless and i1 %differs, %on
   %l = add i64 %lane, %k
   call void @report(ptr %context, ptr %site, i64 kind(overflow), i64 %program, i64 %l, i64 0, i64 0, i64 %x)
   store i8 0, ptr %m

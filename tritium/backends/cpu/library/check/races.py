@@ -20,10 +20,8 @@ define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address,
   %size = load i64, field site.size of %site, align 1
   %base = load i64, field context.base of %context
   %me = call i64 @current(ptr %context, i64 %program)
-  %atomic.bits = and i64 %flags, flag(atomic)
-  %atomic = icmp ne i64 %atomic.bits, 0
-  %write.bits = and i64 %flags, flag(writes)
-  %write = icmp ne i64 %write.bits, 0
+  %atomic = icmp ne i64 %flags & flag(atomic), 0
+  %write = icmp ne i64 %flags & flag(writes), 0
   %twice = shl i64 %me, 1
   %one = zext i1 %atomic to i64
   %mark.w = or i64 %twice, %one
@@ -36,21 +34,18 @@ define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address,
   %writer = lshr i64 %w.w, 1
   %fresh = icmp ugt i64 %writer, %base
   %other = icmp ne i64 %writer, %me
-  %by.other = and i1 %fresh, %other
-  jump %written if %by.other
+  jump %written if and i1 %fresh, %other
 own:
   ; This program has written it since its last barrier: another lane may have.
   %lanes = load ptr, field region.writing_lanes of %region
   %no.lanes = icmp eq ptr %lanes, null
   %not.mine = xor i1 %fresh, true
-  %skip = or i1 %no.lanes, %not.mine, %atomic
-  jump %after if %skip
+  jump %after if or i1 %no.lanes, %not.mine, %atomic
 own.lane:
   %lane.0 = load i32, item i32 %cell of %lanes
   %lane.i = trunc i64 %lane to i32
   %same.lane = icmp eq i32 %lane.0, %lane.i
-  %quiet = or i1 %same.lane, %write
-  jump %after if %quiet
+  jump %after if or i1 %same.lane, %write
 tell.own:
   %lane.w = zext i32 %lane.0 to i64
   %value.0 = call i64 @peek(i64 %address, i64 %size)
@@ -58,14 +53,11 @@ tell.own:
       i64 %lane.w, i64 %value.0)
   br label %after
 written:
-  %w.bit = and i64 %w.w, 1
-  %w.atomic = icmp ne i64 %w.bit, 0
-  %both = and i1 %w.atomic, %atomic
-  jump %after if %both
+  %w.atomic = icmp ne i64 %w.w & 1, 0
+  jump %after if and i1 %w.atomic, %atomic
 order:
   %known = call i1 @ordered(ptr %context, i64 %writer, i64 %me)
-  %silent = or i1 %known, %told
-  jump %after if %silent
+  jump %after if or i1 %known, %told
 tell:
   %value = call i64 @peek(i64 %address, i64 %size)
   call void @report(ptr %context, ptr %site, i64 kind(race), i64 %program, i64 %lane, i64 %address, i64 %w.w,
@@ -74,8 +66,7 @@ after:
   %told.1 = phi i1 [%told, %own], [%told, %own.lane], [%told, %tell.own], [%told, %written], [%told, %order],
                    [true, %tell]
   jump %load unless %write
-  %plain.bit = and i64 %w.w, 1
-  %plain = icmp eq i64 %plain.bit, 0
+  %plain = icmp eq i64 %w.w & 1, 0
   %mine.before = icmp eq i64 %writer, %me
   %stays = and i1 %plain, %mine.before, %atomic   ; an atomic does not hide the plain store before it
   %mark.now = select i1 %stays, i32 %w, i32 %mark
@@ -86,47 +77,42 @@ after:
   %lane.i1 = trunc i64 %lane to i32
   store i32 %lane.i1, ptr %lane.p1
 reads:
-  jump %done if icmp eq ptr %readers, null
+  ret void if icmp eq ptr %readers, null
   %r = load i32, item i32 %cell of %readers
   %r.w = zext i32 %r to i64
   %reader = lshr i64 %r.w, 1
   %r.fresh = icmp ugt i64 %reader, %base
   %r.other = icmp ne i64 %reader, %me
-  %r.atomic.bit = and i64 %r.w, 1
-  %r.atomic = icmp ne i64 %r.atomic.bit, 0
+  %r.atomic = icmp ne i64 %r.w & 1, 0
   %r.both = and i1 %r.atomic, %atomic
   %r.plain = xor i1 %r.both, true
   %r.1 = and i1 %r.fresh, %r.other, %r.plain
   %untold = xor i1 %told.1, true
-  %r.2 = and i1 %r.1, %untold
-  jump %done unless %r.2
-  %r.known = call i1 @ordered(ptr %context, i64 %reader, i64 %me)
-  jump %done if %r.known
+  ret void unless and i1 %r.1, %untold
+  ret void if call i1 @ordered(ptr %context, i64 %reader, i64 %me)
   %r.value = call i64 @peek(i64 %address, i64 %size)
   %r.mark = or i64 %r.w, flag(by_reader)
   call void @report(ptr %context, ptr %site, i64 kind(race), i64 %program, i64 %lane, i64 %address, i64 %r.mark,
       i64 %r.value)
-  br label %done
+  ret void
 load:
-  jump %done if icmp eq ptr %readers, null
+  ret void if icmp eq ptr %readers, null
   %n.p = getelementptr i32, ptr %readers, i64 %cell
   %n = load i32, ptr %n.p
   %n.w = zext i32 %n to i64
   %n.reader = lshr i64 %n.w, 1
   %n.old = icmp ule i64 %n.reader, %base
   %n.own = icmp eq i64 %n.reader, %me
-  %n.free = or i1 %n.old, %n.own
-  jump %n.put if %n.free
+  jump %n.put if or i1 %n.old, %n.own
   %n.ordered = call i1 @ordered(ptr %context, i64 %n.reader, i64 %me)
   %n.limit = load i64, field context.limit of %context
   %n.twice = shl i64 %n.limit, 1
   %n.many = trunc i64 %n.twice to i32
   %n.few = select i1 %n.ordered, i32 %mark, i32 %n.many
   store i32 %n.few, ptr %n.p
-  br label %done
+  ret void
 n.put:
   store i32 %mark, ptr %n.p
-done:
   ret void
 }
 
@@ -138,18 +124,14 @@ _CELLS = """
 define internal i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %cells, i64 %me, ptr %last) nounwind alwaysinline {
   %before = load <WIDTH x i32>, ptr %last
   %new = icmp ne <WIDTH x i32> %cells, %before
-  %any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %new)
-  ret i1 true unless %any
+  ret i1 true unless call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %new)
   %x = extractelement <WIDTH x i32> %cells, i64 0
-  %x.0 = insertelement <WIDTH x i32> poison, i32 %x, i64 0
-  %all = shufflevector <WIDTH x i32> %x.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %all = splat <WIDTH x i32> %x
   %differs = icmp ne <WIDTH x i32> %cells, %all
-  %some = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %differs)
-  ret i1 false if %some
+  ret i1 false if call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %differs)
   %w = zext i32 %x to i64
   %g = lshr i64 %w, 1
-  %known = call i1 @ordered(ptr %context, i64 %g, i64 %me)
-  ret i1 false unless %known
+  ret i1 false unless call i1 @ordered(ptr %context, i64 %g, i64 %me)
   store <WIDTH x i32> %cells, ptr %last
   ret i1 true
 }
@@ -169,12 +151,9 @@ entry:
   %base.2 = shl i64 %base.w, 1
   %base.3 = or i64 %base.2, 1
   %base = trunc i64 %base.3 to i32
-  %m.0 = insertelement <WIDTH x i32> poison, i32 %mark, i64 0
-  %mine = shufflevector <WIDTH x i32> %m.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
-  %b.0 = insertelement <WIDTH x i32> poison, i32 %base, i64 0
-  %old = shufflevector <WIDTH x i32> %b.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
-  %a.0 = insertelement <WIDTH x i32> poison, i32 %many.i, i64 0
-  %many = shufflevector <WIDTH x i32> %a.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %mine = splat <WIDTH x i32> %mark
+  %old = splat <WIDTH x i32> %base
+  %many = splat <WIDTH x i32> %many.i
   %write = icmp ne i64 %flags & flag(writes), 0
   %writers = load ptr, field region.writers of %region
   %readers = load ptr, field region.readers of %region
@@ -195,27 +174,22 @@ next:
   %w.new = icmp ugt <WIDTH x i32> %w, %old
   %w.other = icmp ne <WIDTH x i32> %w, %mine
   %w.bad = and <WIDTH x i1> %w.new, %w.other
-  %w.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.bad)
-  jump %ours unless %w.any
-  %w.known = call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %w, i64 %me, ptr %last.w)
-  br i1 %w.known, label %reads, label %done
+  jump %ours unless call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.bad)
+  jump %reads if call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %w, i64 %me, ptr %last.w) else %done
 ours:
   %w.own.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.new)
   %may.reread = xor i1 %no.lanes, true
   %l.0 = and i1 %w.own.any, %may.reread
   %is.load = xor i1 %write, true
-  %l.1 = and i1 %l.0, %is.load
-  jump %reads unless %l.1
+  jump %reads unless and i1 %l.0, %is.load
   %l = load <WIDTH x i32>, item i32 %c of %lanes, align 4
   %here.w = add i64 %lane, %i
   %here = trunc i64 %here.w to i32
-  %h.0 = insertelement <WIDTH x i32> poison, i32 %here, i64 0
-  %h.1 = shufflevector <WIDTH x i32> %h.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %h.1 = splat <WIDTH x i32> %here
   %h = add <WIDTH x i32> %h.1, <IOTA>
   %l.differs = icmp ne <WIDTH x i32> %l, %h
   %l.bad = and <WIDTH x i1> %l.differs, %w.new
-  %l.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %l.bad)
-  jump %done if %l.any
+  jump %done if call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %l.bad)
 reads:
   jump %put if %no.readers
 both:
@@ -224,12 +198,10 @@ both:
   %r.new = icmp ugt <WIDTH x i32> %r, %old
   %r.other = icmp ne <WIDTH x i32> %r, %mine
   %r.bad = and <WIDTH x i1> %r.new, %r.other
-  %r.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %r.bad)
-  jump %mark.reads unless %r.any
+  jump %mark.reads unless call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %r.bad)
   %r.known = call i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %r, i64 %me, ptr %last.r)
   %r.conflict = xor i1 %r.known, true
-  %stop = and i1 %write, %r.conflict
-  jump %done if %stop
+  jump %done if and i1 %write, %r.conflict
 mark.others:
   %crowd = select <WIDTH x i1> %r.bad, <WIDTH x i32> %many, <WIDTH x i32> %mine
   %several = select i1 %r.known, <WIDTH x i32> %mine, <WIDTH x i32> %crowd
@@ -245,8 +217,7 @@ put:
   %n.p = getelementptr i32, ptr %lanes, i64 %c
   %n.here.w = add i64 %lane, %i
   %n.here = trunc i64 %n.here.w to i32
-  %n.0 = insertelement <WIDTH x i32> poison, i32 %n.here, i64 0
-  %n.1 = shufflevector <WIDTH x i32> %n.0, <WIDTH x i32> poison, <WIDTH x i32> zeroinitializer
+  %n.1 = splat <WIDTH x i32> %n.here
   %n.lanes = add <WIDTH x i32> %n.1, <IOTA>
   store <WIDTH x i32> %n.lanes, ptr %n.p, align 4
 again:
@@ -273,26 +244,22 @@ next:
   %new = icmp ugt <32 x i32> %w, %old
   %other = icmp ne <32 x i32> %w, %mine
   %bad = and <32 x i1> %new, %other
-  %any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %bad)
-  ret i1 false if %any
+  ret i1 false if call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %bad)
 put:
   store <32 x i32> %mine, ptr %p, align 4
   br label %next
 rest:
   %left = sub i64 %n, %i
-  jump %yes if icmp eq i64 %left, 0
+  ret i1 true if icmp eq i64 %left, 0
   %left.i = trunc i64 %left to i32
-  %left.0 = insertelement <32 x i32> poison, i32 %left.i, i64 0
-  %left.all = shufflevector <32 x i32> %left.0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %left.all = splat <32 x i32> %left.i
   %on = icmp ult <32 x i32> <IOTA>, %left.all
   %t = call <32 x i32> @llvm.masked.load.v32i32.p0(ptr align 4 %p, <32 x i1> %on, <32 x i32> zeroinitializer)
   %t.new = icmp ugt <32 x i32> %t, %old
   %t.other = icmp ne <32 x i32> %t, %mine
   %t.bad = and <32 x i1> %t.new, %t.other
-  %t.any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %t.bad)
-  ret i1 false if %t.any
+  ret i1 false if call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %t.bad)
   call void @llvm.masked.store.v32i32.p0(<32 x i32> %mine, ptr align 4 %p, <32 x i1> %on)
-yes:
   ret i1 true
 }
 

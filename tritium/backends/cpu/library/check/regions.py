@@ -27,8 +27,7 @@ look:
   %end = add i64 %address, %size
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
-  %in = and i1 %above, %below
-  ret ptr %r if %in
+  ret ptr %r if and i1 %above, %below
 next:
   %k1 = add i64 %k, 1
   br label %look
@@ -48,16 +47,14 @@ look:
   %high = load i64, field region.high of %r
   %begins = icmp ult i64 %from, %high
   %ends = icmp ugt i64 %to, %low
-  %touches = and i1 %begins, %ends
-  jump %met if %touches
+  jump %met if and i1 %begins, %ends
 next:
   %k1 = add i64 %k, 1
   br label %look
 met:
   %above = icmp uge i64 %from, %low
   %below = icmp ule i64 %to, %high
-  %in = and i1 %above, %below
-  ret ptr %r if %in
+  ret ptr %r if and i1 %above, %below
 mixed:
   ret ptr inttoptr (i64 -1 to ptr)
 }
@@ -112,8 +109,7 @@ entry:
   %low.in = icmp uge i64 %first, %s.low
   %high.in = icmp ule i64 %last, %s.high
   %in = and i1 %low.in, %high.in
-  %p.0 = insertelement <4 x i64> poison, i64 %pattern, i64 0
-  %never = shufflevector <4 x i64> %p.0, <4 x i64> poison, <4 x i32> zeroinitializer
+  %never = splat <4 x i64> %pattern
   ret i1 false unless %in
 fours:
   %at = phi i64 [%first, %entry], [%after, %more]
@@ -122,8 +118,7 @@ fours:
   %p = inttoptr i64 %at to ptr
   %x = load <4 x i64>, ptr %p, align 8
   %same = icmp eq <4 x i64> %x, %never
-  %any = call i1 @llvm.vector.reduce.or.v4i1(<4 x i1> %same)
-  ret i1 false if %any
+  ret i1 false if call i1 @llvm.vector.reduce.or.v4i1(<4 x i1> %same)
 more:
   br label %fours
 ones:

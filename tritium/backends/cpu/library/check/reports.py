@@ -17,7 +17,7 @@ define internal void @report(ptr %context, ptr %site, i64 %kind, i64 %program, i
   %counts = load ptr, field context.counts of %context
   %n = atomicrmw add item i64 %index of %counts, i64 1 monotonic
   %capacity = load i64, field context.capacity of %context
-  jump %done unless icmp slt i64 %n, %capacity
+  ret void unless icmp slt i64 %n, %capacity
   %records = load ptr, field context.records of %context
   %row = mul i64 %index, %capacity
   %at = add i64 %row, %n
@@ -29,7 +29,6 @@ define internal void @report(ptr %context, ptr %site, i64 %kind, i64 %program, i
   store i64 %value, field record.value of %r
   store i64 %number, field record.site of %r
   store i64 %kind, field record.kind of %r
-done:
   ret void
 }
 
@@ -92,8 +91,7 @@ define i1 @tt.check.patience(ptr %context, ptr %site, i64 %program) nounwind noi
   %count = load i64, ptr %count.p
   %count1 = add i64 %count, 1
   store i64 %count1, ptr %count.p
-  %low = and i64 %count, 1023
-  jump %yes unless icmp eq i64 %low, 1023
+  ret i1 true unless icmp eq i64 %count & 1023, 1023
   %y = call i32 @sched_yield()
   %c = call i32 @clock_gettime(i32 1, ptr %time)
   %s = load i64, ptr %time
@@ -104,16 +102,14 @@ define i1 @tt.check.patience(ptr %context, ptr %site, i64 %program) nounwind noi
   %begun = load i64, ptr %begun.p
   jump %compare unless icmp eq i64 %begun, 0
   store i64 %now, ptr %begun.p
-  br label %yes
+  ret i1 true
 compare:
   %limit = load i64, field context.patience of %context
   %passed = sub i64 %now, %begun
-  jump %yes unless icmp sgt i64 %passed, %limit
+  ret i1 true unless icmp sgt i64 %passed, %limit
   call void @report(ptr %context, ptr %site, i64 kind(endless wait), i64 %program, i64 0, i64 0, i64 0, i64 %count)
   store i64 0, ptr %begun.p
   store i64 0, ptr %count.p
   ret i1 false
-yes:
-  ret i1 true
 }
 """

@@ -15,8 +15,7 @@ wide:
 wide.look:
   %v.x = load <32 x i8>, item i8 %v of %mask, align 1
   %v.off = icmp ne <32 x i8> %v.x, splat (i8 1)
-  %v.any = call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %v.off)
-  jump %words if %v.any
+  jump %words if call i1 @llvm.vector.reduce.or.v32i1(<32 x i1> %v.off)
 wide.more:
   br label %wide
 words:
@@ -93,8 +92,7 @@ define void @tt.check.row(ptr %context, ptr %site, i64 %program, ptr %start, i64
   %dense = icmp eq i64 %stride, %size
   %sparse = xor i1 %dense, true
   %atomic = icmp ne i64 %flags & flag(atomic), 0
-  %s.1 = or i1 %sparse, %atomic
-  jump %slowly if %s.1
+  jump %slowly if or i1 %sparse, %atomic
   %on = call i64 @prefix(ptr %mask, i64 %n)
   jump %slowly if icmp slt i64 %on, 0
   jump %done if icmp eq i64 %on, 0
@@ -106,16 +104,14 @@ search:
   %r.i = ptrtoint ptr %r.found to i64
   switch i64 %r.i, label %rights [i64 0, label %nowhere i64 -1, label %slowly]
 nowhere:
-  %fine = call i1 @is_foreign(i64 %flags, i64 %address)
-  br i1 %fine, label %done, label %slowly
+  jump %done if call i1 @is_foreign(i64 %flags, i64 %address) else %slowly
 given:
   %r.given = call ptr @region(ptr %context, i64 %origin)
   %low = load i64, field region.low of %r.given
   %high = load i64, field region.high of %r.given
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
-  %in = and i1 %above, %below
-  jump %slowly unless %in
+  jump %slowly unless and i1 %above, %below
 rights:
   %r = phi ptr [%r.found, %search], [%r.given, %given]
   %r.flags = load i64, field region.flags of %r
@@ -123,14 +119,11 @@ rights:
   %holes = icmp ne i64 %r.flags & flag(holes), 0
   %fixed = icmp eq i64 %r.flags & flag(writable), 0
   %forbidden = and i1 %write, %fixed
-  %t.1 = or i1 %holes, %forbidden
-  jump %slowly if %t.1
+  jump %slowly if or i1 %holes, %forbidden
   %made = icmp ne i64 %r.flags & flag(undefined), 0
   %reads = xor i1 %write, true
-  %ask = and i1 %made, %reads
-  jump %tracked unless %ask
-  %defined = call i1 @is_defined(ptr %context, ptr %r, i64 %address, i64 %bytes)
-  jump %slowly unless %defined
+  jump %tracked unless and i1 %made, %reads
+  jump %slowly unless call i1 @is_defined(ptr %context, ptr %r, i64 %address, i64 %bytes)
 tracked:
   %writers = load ptr, field region.writers of %r
   jump %done if icmp eq ptr %writers, null
@@ -154,8 +147,7 @@ single:
   %at = add i64 %i.did, %k
   %more = icmp slt i64 %at, %on
   %few.more = icmp slt i64 %k, 8
-  %go = and i1 %more, %few.more
-  jump %few unless %go
+  jump %few unless and i1 %more, %few.more
 one:
   %step = mul i64 %at, %stride
   %here = add i64 %address, %step
@@ -224,10 +216,8 @@ entry:
   %old.2 = shl i64 %older, 1
   %old.1 = or i64 %old.2, 1
   %old.i = trunc i64 %old.1 to i32
-  %m.0 = insertelement <32 x i32> poison, i32 %mark, i64 0
-  %mine = shufflevector <32 x i32> %m.0, <32 x i32> poison, <32 x i32> zeroinitializer
-  %o.0 = insertelement <32 x i32> poison, i32 %old.i, i64 0
-  %old = shufflevector <32 x i32> %o.0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %mine = splat <32 x i32> %mark
+  %old = splat <32 x i32> %old.i
 each:
   %j = phi i64 [0, %entry], [%j1, %next]
   %j1 = add i64 %j, 1
@@ -242,13 +232,11 @@ each:
   %some = icmp sge i64 %on, 0
   %above = icmp uge i64 %here, %low
   %below = icmp ule i64 %end, %high
-  %in = and i1 %above, %below, %some
-  jump %closely unless %in
+  jump %closely unless and i1 %above, %below, %some
   %from = sub i64 %here, %base
   %cell = lshr i64 %from, %shift
   %cells = getelementptr i32, ptr %writers, i64 %cell
-  %fine = call i1 @track_written(ptr %cells, i64 %on, <32 x i32> %mine, <32 x i32> %old)
-  jump %next if %fine
+  jump %next if call i1 @track_written(ptr %cells, i64 %on, <32 x i32> %mine, <32 x i32> %old)
 closely:
   %p = inttoptr i64 %here to ptr
   %l.far = mul i64 %j, %n

@@ -9,19 +9,12 @@ declare <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr>, <8 x i1>, <8 x i32>)
 declare <8 x i64> @llvm.masked.gather.v8i64.v8p0(<8 x ptr>, <8 x i1>, <8 x i64>)
 declare void @llvm.masked.scatter.v8i32.v8p0(<8 x i32>, <8 x ptr>, <8 x i1>)
 
-define internal <8 x i64> @all64(i64 %x) nounwind alwaysinline {
-  %v = insertelement <8 x i64> poison, i64 %x, i64 0
-  %all = shufflevector <8 x i64> %v, <8 x i64> poison, <8 x i32> zeroinitializer
-  ret <8 x i64> %all
-}
-
 ; The mark of a segment in all 8 cells.
 define internal <8 x i32> @marks(i64 %segment, i64 %atomic) nounwind alwaysinline {
   %twice = shl i64 %segment, 1
   %mark = or i64 %twice, %atomic
   %x = trunc i64 %mark to i32
-  %v = insertelement <8 x i32> poison, i32 %x, i64 0
-  %all = shufflevector <8 x i32> %v, <8 x i32> poison, <8 x i32> zeroinitializer
+  %all = splat <8 x i32> %x
   ret <8 x i32> %all
 }
 
@@ -30,15 +23,14 @@ define internal i1 @are_defined(ptr %context, ptr %r, <8 x i64> %addresses, <8 x
   %s.low = load i64, field region.storage_low of %r
   %s.high = load i64, field region.storage_high of %r
   %pattern = load i64, field context.pattern of %context
-  %lows = call <8 x i64> @all64(i64 %s.low)
-  %highs = call <8 x i64> @all64(i64 %s.high)
-  %never = call <8 x i64> @all64(i64 %pattern)
+  %lows = splat <8 x i64> %s.low
+  %highs = splat <8 x i64> %s.high
+  %never = splat <8 x i64> %pattern
   %whole = and <8 x i64> %addresses, splat (i64 -8)
   %ends = add <8 x i64> %whole, splat (i64 8)
   %above = icmp uge <8 x i64> %whole, %lows
   %below = icmp ule <8 x i64> %ends, %highs
-  %in.0 = and <8 x i1> %above, %below
-  %in = and <8 x i1> %in.0, %on
+  %in = and <8 x i1> %above, %below, %on
   %p = inttoptr <8 x i64> %whole to <8 x ptr>
   %x = call <8 x i64> @llvm.masked.gather.v8i64.v8p0(<8 x ptr> align 8 %p, <8 x i1> %in, <8 x i64> zeroinitializer)
   %same = icmp eq <8 x i64> %x, %never
@@ -84,16 +76,16 @@ entry:
   %short = icmp slt i64 %high, %size
   %closely = or i1 %atomic, %holes, %forbidden, %uneven, %short
   %last = sub i64 %high, %size
-  %lows = call <8 x i64> @all64(i64 %low)
-  %lasts = call <8 x i64> @all64(i64 %last)
-  %bases = call <8 x i64> @all64(i64 %base)
-  %shifts = call <8 x i64> @all64(i64 %shift)
+  %lows = splat <8 x i64> %low
+  %lasts = splat <8 x i64> %last
+  %bases = splat <8 x i64> %base
+  %shifts = splat <8 x i64> %shift
   %inner = sub i64 %size, 1
-  %inners = call <8 x i64> @all64(i64 %inner)
+  %inners = splat <8 x i64> %inner
   %mine = call <8 x i32> @marks(i64 %me, i64 0)
   %old = call <8 x i32> @marks(i64 %older, i64 1)
   %many = call <8 x i32> @marks(i64 %limit, i64 0)
-  %strides = call <8 x i64> @all64(i64 %stride)
+  %strides = splat <8 x i64> %stride
   %steps = mul <8 x i64> %strides, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
 next:
   %k = phi i64 [0, %entry], [%k8, %done]
@@ -101,8 +93,7 @@ next:
   ret void unless icmp slt i64 %k, %n
   %room = icmp sle i64 %k8, %n
   %unroomy = xor i1 %room, true
-  %each.0 = or i1 %unroomy, %closely
-  jump %singly if %each.0
+  jump %singly if or i1 %unroomy, %closely
   %m = load <8 x i8>, item i8 %k of %mask, align 1
   %on = icmp ne <8 x i8> %m, zeroinitializer
   jump %count unless %listed
@@ -112,7 +103,7 @@ read:
 count:
   %step = mul i64 %k, %stride
   %here = add i64 %start, %step
-  %heres = call <8 x i64> @all64(i64 %here)
+  %heres = splat <8 x i64> %here
   %a.counted = add <8 x i64> %heres, %steps
 compare:
   %a = phi <8 x i64> [%a.read, %read], [%a.counted, %count]
@@ -125,11 +116,9 @@ compare:
   %out.1 = select i1 %watched, <8 x i1> %between.0, <8 x i1> zeroinitializer
   %out.2 = or <8 x i1> %out.0, %out.1
   %out = and <8 x i1> %out.2, %on
-  %out.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %out)
-  jump %singly if %out.any
+  jump %singly if call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %out)
   jump %cells unless %ask
-  %defined = call i1 @are_defined(ptr %context, ptr %r, <8 x i64> %a, <8 x i1> %on)
-  jump %singly unless %defined
+  jump %singly unless call i1 @are_defined(ptr %context, ptr %r, <8 x i64> %a, <8 x i1> %on)
 cells:
   jump %done unless %watched
   %c = lshr <8 x i64> %from, %shifts
@@ -140,8 +129,7 @@ cells:
   %w.bad = and <8 x i1> %w.new, %w.other
   %own = and i1 %reads, %has.lanes
   %w.stop = select i1 %own, <8 x i1> %w.new, <8 x i1> %w.bad    ; what another lane has written
-  %w.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %w.stop)
-  jump %singly if %w.any
+  jump %singly if call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %w.stop)
   jump %note unless %has.readers
   %r.p = getelementptr i32, ptr %readers, <8 x i64> %c
   %x = call <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr> align 4 %r.p, <8 x i1> %on, <8 x i32> zeroinitializer)
@@ -150,8 +138,7 @@ cells:
   %x.bad = and <8 x i1> %x.new, %x.other
   %x.any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %x.bad)
   %matters = or i1 %write, %ordered
-  %x.stop = and i1 %x.any, %matters
-  jump %singly if %x.stop
+  jump %singly if and i1 %x.any, %matters
   jump %note if %write
   %x.now = select <8 x i1> %x.bad, <8 x i32> %many, <8 x i32> %mine
   call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %x.now, <8 x ptr> align 4 %r.p, <8 x i1> %on)
@@ -162,7 +149,7 @@ note:
   jump %done unless %has.lanes
   %l.p = getelementptr i32, ptr %lanes, <8 x i64> %c
   %l.w = add i64 %lane, %k
-  %l.first = call <8 x i64> @all64(i64 %l.w)
+  %l.first = splat <8 x i64> %l.w
   %l.all = add <8 x i64> %l.first, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
   %l = trunc <8 x i64> %l.all to <8 x i32>
   call void @llvm.masked.scatter.v8i32.v8p0(<8 x i32> %l, <8 x ptr> align 4 %l.p, <8 x i1> %on)
@@ -191,7 +178,7 @@ done:
 ; How many lanes are on, if their elements follow each other in memory; 0 for any others. %n is a multiple of 8.
 define internal i64 @consecutive(ptr %addresses, i64 %n, ptr %mask, i64 %size, i64 %start) nounwind noinline {
 entry:
-  %sizes = call <8 x i64> @all64(i64 %size)
+  %sizes = splat <8 x i64> %size
   %before = sub i64 %start, %size
 each:
   %k = phi i64 [0, %entry], [%k8, %next]
@@ -204,14 +191,13 @@ each:
   %on = icmp ne <8 x i8> %bytes, zeroinitializer
   %done = mul i64 %count, %size
   %from = add i64 %before, %done
-  %froms = call <8 x i64> @all64(i64 %from)
+  %froms = splat <8 x i64> %from
   %steps = mul <8 x i64> %ranks, %sizes
   %there = add <8 x i64> %froms, %steps
   %a = load <8 x i64>, item i64 %k of %addresses, align 8
   %differs = icmp ne <8 x i64> %a, %there
   %bad = and <8 x i1> %differs, %on
-  %any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %bad)
-  ret i64 0 if %any
+  ret i64 0 if call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %bad)
 next:
   %more.on = lshr i64 %sums, 56
   %count1 = add i64 %count, %more.on
@@ -250,11 +236,9 @@ define internal i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %add
   %numbered = icmp ne ptr %lanes, null
   %unit = shl i64 1, %shift
   %uneven = icmp ne i64 %unit, %size
-  %rest = and i64 %n, 7
-  %ragged = icmp ne i64 %rest, 0
+  %ragged = icmp ne i64 %n & 7, 0
   %loads = xor i1 %write, true
-  %closely = or i1 %loads, %atomic, %holes, %fixed, %unwatched, %numbered, %uneven, %ragged
-  ret i64 0 if %closely
+  ret i64 0 if or i1 %loads, %atomic, %holes, %fixed, %unwatched, %numbered, %uneven, %ragged
   %k.0 = call i64 @first_on(ptr %mask, i64 %n)
   ret i64 %n if icmp eq i64 %k.0, %n
   %start = load i64, item i64 %k.0 of %addresses
@@ -271,8 +255,7 @@ define internal i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %add
   %above = icmp uge i64 %start, %low
   %below = icmp ule i64 %stop, %high
   %even = icmp eq i64 %whole, %from
-  %in = and i1 %above, %below, %even
-  ret i64 0 unless %in
+  ret i64 0 unless and i1 %above, %below, %even
 track:
   %did = call i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %r, i64 %cell, i64 %count, i64 0)
 back:

@@ -79,26 +79,24 @@ define internal i64 @begin(ptr %context, i64 %program) nounwind noinline {
 
 define void @tt.check.release(ptr %context, i64 %program, ptr %p) nounwind noinline {
   %g = call i64 @begin(ptr %context, i64 %program)
-  jump %done if icmp eq i64 %g, 0
+  ret void if icmp eq i64 %g, 0
   %slot = call ptr @slot(ptr %context, ptr %p)
   %g.i = trunc i64 %g to i32
   %old = atomicrmw umax ptr %slot, i32 %g.i release
-done:
   ret void
 }
 
 define void @tt.check.acquire(ptr %context, i64 %program, ptr %p) nounwind noinline {
   %segments = load ptr, field context.segments of %context
-  jump %done if icmp eq ptr %segments, null
+  ret void if icmp eq ptr %segments, null
   %slot = call ptr @slot(ptr %context, ptr %p)
   %t = load atomic i32, ptr %slot acquire, align 4
   %me = call i64 @current(ptr %context, i64 %program)
   %mine = call ptr @segment(ptr %context, i64 %me)
   %seen.p = field segment.seen of %mine
   %seen = load i32, ptr %seen.p
-  jump %done unless icmp ugt i32 %t, %seen
+  ret void unless icmp ugt i32 %t, %seen
   store i32 %t, ptr %seen.p
-done:
   ret void
 }
 

@@ -3,7 +3,6 @@
 Text names fields as `llvm/structs.py` says, and besides
 
     flag(writes), kind(race), kinds()             a flag, the number of a kind, how many kinds there are
-    %x = icmp ne i64 %flags & flag(writes), 0     whether a flag is set; %x.bit is the flag alone
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ _FLAGS = {
     "writable": 1, "undefined": 2, "holes": 4,  # of a row
     "by_reader": 1 << 40,  # of the other side of a race
 }  # fmt: skip
-_TEST = re.compile(r"^( *)(%[\w.]+) = icmp (ne|eq) i64 (%[\w.]+) & (flag\(\w+\)), 0$", re.M)
 _NAMED = re.compile(r"\b(?:flag\((\w+)\)|kind\(([\w -]+)\)|kinds\(\))")
 
 
@@ -88,10 +86,6 @@ def named(text: str) -> str:
 
     >>> named("and i64 %x, flag(writes)"), named("i64 kind(race), i64 kinds()")
     ('and i64 %x, 2', 'i64 5, i64 11')
-    >>> print(named("%w = icmp ne i64 %flags & flag(writes), 0"))
-    %w.bit = and i64 %flags, 2
-    %w = icmp ne i64 %w.bit, 0
     """
-    text = _TEST.sub(r"\1\2.bit = and i64 \4, \5\n\1\2 = icmp \3 i64 \2.bit, 0", resolve(text, *STRUCTS))
     number = lambda m: flag(m[1]) if m[1] else KINDS.index(m[2]) if m[2] else len(KINDS)
-    return _NAMED.sub(lambda m: str(number(m)), text)
+    return _NAMED.sub(lambda m: str(number(m)), resolve(text, *STRUCTS))
