@@ -6,6 +6,7 @@ import functools
 import numpy as np
 
 from tests.backends.gpu.cluster_machine import interpret_in_blocks
+from tests.backends.launcher.guards_in_python import pack
 from tritium import passes
 from tritium.interp.machine import interpret
 from tritium.ir.verify import verify
@@ -45,7 +46,6 @@ def run_blocks(module, args, grid=(1,)):
 def run_cpu(module, args, grid=(1,)):
     """Machine code for this CPU."""
     from tritium.backends.cpu.runtime.image import Runtime
-    from tritium.backends.launcher.record import pack
 
     address, arena, preconditions = _compiled(module)
     slots = b"".join(pack(["TENSOR"], [x.ctypes.data]) if isinstance(x, np.ndarray)

@@ -14,7 +14,6 @@ from tritium.backends.gpu.layout.linear import (
     product,
     replicated,
     solve,
-    solve_place,
 )
 from tritium.backends.gpu.layout.swizzle import swizzled
 from tritium.backends.gpu.lower.shared_memory import passes, plan, vector_bits
@@ -77,12 +76,6 @@ def test_drop_forgets_one_coordinate(layout, axis):
     for lane in range(0, 32, 3):
         before = coordinates(layout.shape, layout.element(0, lane))
         assert coordinates(dropped.shape, dropped.element(0, lane)) == before[:axis] + before[axis + 1 :]
-
-
-@given(layouts(), st.integers(0, 2**14))
-def test_solve_place_finds_the_element(layout, wish):
-    wish %= layout.numel
-    assert layout.element(*solve_place(layout, wish)) == wish
 
 
 @given(st.lists(st.integers(0, 255), max_size=8), st.integers(0, 255))

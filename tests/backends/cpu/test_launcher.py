@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.kernels import KERNEL
+from tests.backends.launcher.guards_in_python import check
 from tritium.backends.cpu.runtime.image import Runtime
-from tritium.backends.launcher import calls, record
+from tritium.backends.launcher import calls
 from tritium.backends.launcher.record import (
     BOOL,
     FLOAT32,
@@ -65,7 +66,7 @@ def launch(request, rt):
         return rt.binder([lambda *args: NotImplemented, r])(grid_and_args[:3])(*grid_and_args[3:])
 
     def in_python(r, gx, gy, gz, *args):
-        slots = record.check(r, args)
+        slots = check(r, args)
         if slots is None or min(gx, gy, gz) < 0:
             return NotImplemented
         return rt.launch_raw_slowly(r.entry, r.extra, gx, gy, gz, slots)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.kernels import KERNEL
+from tests.backends.launcher.guards_in_python import pack
 from tritium.backends.cpu.library import debug, dot, partial, sort
 from tritium.backends.cpu.runtime import image, launcher, pool
 from tritium.backends.cpu.runtime.called import PARTS
 from tritium.backends.cpu.runtime.image import CORE, Runtime
 from tritium.backends.launcher import calls, guards, parts, record
 from tritium.backends.launcher import launcher as native_launcher
-from tritium.backends.launcher.record import pack
 from tritium.backends.llvm.target import compile_text, cpu_target
 from tritium.backends.llvm.writer import Writer
 

@@ -31,14 +31,14 @@ def run(op: Op, xs: Any) -> Any:
     [0, 1, 2, 3]
     """
     from ...ops.meaning import np_dtype
-    from ..launcher.record import pack
+    from ..launcher.calls import pack
     from .runtime.image import Runtime
 
     shape = T.shape(op.operands[0].type) if op.operands else ()
     entry, arena, _ = _compiled(tuple(op.attrs.items()), tuple(T.element(x.type) for x in op.operands), shape, op.loc)
     arrays = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in xs]
     outs = [np.empty(shape, np_dtype(t)) for t in op.attrs["types"]]
-    slots = b"".join(pack(["TENSOR"], [a.ctypes.data]) for a in (*arrays, *outs))
+    slots = b"".join(pack("*i8", a.ctypes.data) for a in (*arrays, *outs))
     Runtime.get().launch_raw(entry, arena, 1, 1, 1, slots)
     return outs
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...locks import once
 
-__all__ = ["HOSTS", "Host", "Loaded", "UnknownObject", "check", "host", "load", "undefined"]
+__all__ = ["HOSTS", "Host", "Loaded", "UnknownObject", "host", "load", "undefined"]
 
 
 class UnknownObject(Exception):
@@ -307,19 +307,6 @@ def load(object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str])
     names = tuple(exports)
     loaded = Loaded(object_code, symbols, names).pin()
     return {name: loaded.address(name) for name in names}
-
-
-def check(object_code: bytes, machine: str) -> None:
-    """Raise UnknownObject where `load` could not put an object file into the memory of such a machine.
-
-    >>> check(b"no object", "aarch64")
-    Traceback (most recent call last):
-    tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
-    """
-    plan = _Plan(_File(object_code, machine))
-    for section, _offset, symbol, kind, _addend in plan.relocations:
-        if symbol.section not in plan.places and kind.via == "" and kind.patch is not _word64:
-            raise UnknownObject(f"{symbol.name or section} may be out of reach")
 
 
 def undefined(object_code: bytes, machine: str) -> set[str]:

@@ -6,14 +6,12 @@
     >>> [guard.code for guard in r.guards]
     ['NDARRAY', 'INT32', 'EQUAL']
 
-The launcher reads the record's bytes; `check` says the same in Python, for interpreters that take no native builtins.
+The launcher reads the record's bytes.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import operator
 import struct
 import sys
 from collections.abc import Sequence
@@ -22,8 +20,8 @@ from typing import Any, NamedTuple
 from ...language.source.fingerprints import is_fixed
 from .guards import CODES, RECORD, ROW
 
-__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "check", "constant",
-           "gpu_tensor", "integer", "ndarray", "pack", "record", "tensor"]  # fmt: skip
+__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "constant",
+           "gpu_tensor", "integer", "ndarray", "record", "tensor"]  # fmt: skip
 
 MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
 NOT_ONE = ON_CPU = WRITEABLE = 4
@@ -47,12 +45,7 @@ UINT64 = Guard("UINT64")  # an int that fits only u64
 BOOL = Guard("BOOL")
 FLOAT32 = Guard("FLOAT32")  # a float, passed as f32
 FLOAT64 = Guard("FLOAT64")
-_RANGES = {
-    "INT32": lambda x: -(1 << 31) <= x < 1 << 31,
-    "INT64": lambda x: -(1 << 63) <= x < 1 << 63 and not -(1 << 31) <= x < 1 << 31,
-    "UINT64": lambda x: 1 << 63 <= x < 1 << 64,
-    "ANY64": lambda x: -(1 << 63) <= x < 1 << 63,
-}
+_RANGES = ("INT32", "INT64", "UINT64", "ANY64")
 
 
 def _multiple(expected: bool | None) -> int:
@@ -182,97 +175,6 @@ def _operand(guard: Guard) -> int:
 
 _SLOTLESS = frozenset(("SKIP", "SAME", "EQUAL", "BITS"))
 
-
-# -- the same in Python ------------------------------------------------------------------------------------------------
-
-
-def pack(codes: Sequence[str], values: Sequence[Any]) -> bytes:
-    """The 8-byte slots of a kernel's runtime parameters: `codes` as in guards, pointers as addresses.
-
-    >>> pack(["INT32", "FLOAT32", "TENSOR"], [-1, 1.0, 4096]).hex(" ", 8)
-    'ffffffffffffffff 0000803f00000000 0010000000000000'
-    """
-    return b"".join(_SLOT[code](value) for code, value in zip(codes, values, strict=True))
-
-
-def _unsigned(x: int) -> bytes:
-    return struct.pack("Q", x & (1 << 64) - 1)
-
-
-_SLOT = {
-    **dict.fromkeys(("INT32", "INT64", "UINT64", "ANY64", "BOOL", "TENSOR", "NDARRAY"), _unsigned),
-    "FLOAT32": lambda x: bytes(ctypes.c_float(x)) + bytes(4),
-    "FLOAT64": lambda x: struct.pack("d", x),
-}
-
-
-def check(r: Record, args: Sequence[Any]) -> bytes | None:
-    """The slots of a call's arguments, or None if one of them is not what its guard wants.
-
-    >>> r = record(0, 4096, 0, [INT32, constant(64)])
-    >>> check(r, [7, 64]) == pack(["INT32"], [7]), check(r, [7.0, 64])
-    (True, None)
-    """
-    if len(r.guards) != len(args) or any(scope.get(name) is not was for scope, (name, was) in r.captured):
-        return None
-    found = dict(r.fixed)
-    for guard, place, x in zip(r.guards, r.slots, args, strict=True):
-        try:
-            value = _CHECK[guard.code](guard, x)
-        except Exception:  # the slow road meets the same error and says whose it is
-            return None
-        if value is None:
-            return None
-        if value is not _NO_SLOT:
-            found[place] = pack([guard.code], [value])
-    return b"".join(found[place] for place in sorted(found))
-
-
-_NO_SLOT = object()
-
-
-def _when(holds: bool, value: Any = _NO_SLOT) -> Any:
-    return value if holds else None
-
-
-def _agrees(flags: int, x: int) -> bool:
-    return not flags & 3 or bool(flags & (MULTIPLE if x % 16 == 0 else NOT_MULTIPLE))
-
-
-def _check_tensor(guard: Guard, x: Any) -> int | None:
-    if type(x) is not guard.a or (guard.flags & ON_CPU and x.is_cpu is not True) or x.dtype is not guard.b:
-        return None
-    if guard.flags & ON_GPU and x.get_device() != guard.device:
-        return None
-    address = operator.index(x.data_ptr())
-    known = 0 < address < 1 << 64 or address == x.numel() == 0
-    return _when(known and _agrees(guard.flags, address), address)
-
-
-def _check_ndarray(guard: Guard, x: Any) -> int | None:
-    if type(x) is not guard.a or x.dtype is not guard.b or (guard.flags & WRITEABLE and not x.flags.writeable):
-        return None
-    address = x.__array_interface__["data"][0]
-    return _when(_agrees(guard.flags, address), address)
-
-
-def _check_integer(guard: Guard, x: Any) -> int | None:
-    return _when(type(x) is int and _RANGES[guard.code](x) and _agrees(guard.flags, x)
-                 and not (x == 1 and guard.flags & NOT_ONE), x)  # fmt: skip
-
-
-_CHECK = {
-    "SKIP": lambda guard, x: _NO_SLOT,
-    "SAME": lambda guard, x: _when(x is guard.a),
-    "EQUAL": lambda guard, x: _when(type(x) is type(guard.a) and x == guard.a),
-    "BITS": lambda guard, x: _when(type(x) is float and struct.pack("d", x) == struct.pack("q", guard.a)),
-    "TENSOR": _check_tensor,
-    "NDARRAY": _check_ndarray,
-    **dict.fromkeys(_RANGES, _check_integer),
-    "BOOL": lambda guard, x: _when(x is True or x is False, int(x) if isinstance(x, bool) else None),
-    "FLOAT32": lambda guard, x: _when(type(x) is float, x),
-    "FLOAT64": lambda guard, x: _when(type(x) is float, x),
-}
 
 if sys.byteorder != "little":
     raise ImportError("launching needs a little-endian machine")

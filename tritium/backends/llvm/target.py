@@ -20,7 +20,7 @@ from ...errors import InternalError
 from . import host, levels
 
 __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
-           "llvm", "llvm_version", "optimized", "runnable_levels"]  # fmt: skip
+           "llvm", "llvm_version", "runnable_levels"]  # fmt: skip
 
 # Tile code reaches LLVM folded and hoisted; four cheap passes clean up the rest. The O1 to O3
 # pipelines cost 3 to 20 times as much and gain nothing on it.
@@ -89,7 +89,6 @@ class CpuTarget:
     has_fma: bool = True  # `llvm.fma` is an instruction rather than a call of libm
     has_f16_convert: bool = True  # half <-> float on vectors
     has_fp16: bool = False  # half arithmetic
-    has_bf16: bool = False  # float -> bf16 on vectors
     has_dot8: bool = False  # products of bytes summed by fours into i32 lanes
     has_amx: bool = False  # a unit that multiplies tiles of bf16, and of bytes
 
@@ -110,13 +109,13 @@ def _x86(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget
     tile = _TILES["avx" if simd == "avx2" and "fma" not in has else simd]
     return CpuTarget(triple, cpu, features, simd, "avx2" in has, *tile,
                      W=32 if simd == "avx512" else 16, has_fma="fma" in has, has_f16_convert="f16c" in has,
-                     has_fp16="avx512fp16" in has, has_bf16="avx512bf16" in has,
-                     has_dot8="avx512vnni" in has, has_amx=has.issuperset(_AMX))  # fmt: skip
+                     has_fp16="avx512fp16" in has, has_dot8="avx512vnni" in has,
+                     has_amx=has.issuperset(_AMX))  # fmt: skip
 
 
 def _arm(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget:
     return CpuTarget(triple, cpu, features, "neon", False, *_TILES["neon"],
-                     has_fp16="fullfp16" in has, has_bf16="bf16" in has, has_dot8="dotprod" in has)  # fmt: skip
+                     has_fp16="fullfp16" in has, has_dot8="dotprod" in has)  # fmt: skip
 
 
 CPU_TARGETS = {name: _cpu(level) for name, level in levels.LEVELS.items()}
@@ -339,14 +338,3 @@ def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PAS
     True
     """
     return _emit(text, machine, passes, opt, "emit_assembly", plain)
-
-
-def optimized(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES) -> str:
-    """The LLVM text after `passes`, as code generation sees it.
-
-    >>> "ret i32 5" in optimized("define i32 @f() { %x = add i32 2, 3 ret i32 %x }", cpu_target("aarch64"))
-    True
-    """
-    with _parsed(text, machine, 2) as (module, tm):
-        _optimize(module, tm, passes)
-        return str(module)

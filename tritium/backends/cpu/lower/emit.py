@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from ...llvm.writer import Loop
     from ..fuse.index import Index
 
-__all__ = ["Emitter", "level_of"]
-
-
-def level_of(*xs: int | Val) -> int:
-    """The deepest loop level of i64 scalars; ints have none."""
-    return max([x.level for x in xs if type(x) is Val], default=0)
+__all__ = ["Emitter"]
 
 
 class _Numbered(NumberingWriter):

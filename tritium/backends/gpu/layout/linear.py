@@ -260,16 +260,6 @@ def _agree(source: Layout, target: Layout, parts: tuple[str, ...]) -> bool:
     return all(reachable.has(x) for part in inside for x in getattr(target, part))
 
 
-def solve_place(layout: Layout, want: int) -> tuple[int, int, int] | None:
-    """(reg, lane, warp) of `layout` whose element is `want`, preferring low places; None if it is not held."""
-    images = layout.reg + layout.lane + layout.warp
-    place = solve(images, want)
-    if place is None:
-        return None
-    r, ln = len(layout.reg), len(layout.lane)
-    return place & ((1 << r) - 1), (place >> r) & ((1 << ln) - 1), place >> (r + ln)
-
-
 # --- GF(2) ------------------------------------------------------------------------------------------------------
 class Space:
     """The XOR-span of some vectors, kept in echelon form."""
