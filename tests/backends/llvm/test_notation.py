@@ -62,6 +62,14 @@ def test_a_condition_may_be_any_instruction():
     assert body("  ret i1 false unless call i1 @g(ptr %p)")[0] == "  %if.0 = call i1 @g(ptr %p)"
 
 
+def test_returns_of_instructions():
+    assert body("  ret i1 or i1 %a, %b, %c") == [
+        "  %part.1 = or i1 %a, %b", "  %result.0 = or i1 %part.1, %c", "  ret i1 %result.0"]  # fmt: skip
+    assert body("  ret i64 load i64, item i64 1 of %p")[0] == "  %result.0.p = getelementptr i64, ptr %p, i64 1"
+    for line in ("  ret ptr null", "  ret i1 true", "  ret ptr inttoptr (i64 -1 to ptr)", "  ret void"):
+        assert body(line) == [line]
+
+
 def test_bits():
     assert body("  %x = icmp eq i32 %flags & 4, 0  ; why") == [
         "  %bits.0 = and i32 %flags, 4", "  %x = icmp eq i32 %bits.0, 0"]  # fmt: skip

@@ -55,8 +55,7 @@ known:
   call void @Py_DecRef(ptr %stream.o)
 launch:
   %stream = phi ptr [null, %entry], [%handle, %known]
-  %launched = call ptr @{prefix}.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr %stream)
-  ret ptr %launched
+  ret ptr call ptr @{prefix}.launch(ptr %record, ptr %slots, ptr %grid, ptr %result, ptr %stream)
 }
 
 ; Launch a record's kernel on a stream; a new reference to %result, or null with an exception.

@@ -31,8 +31,7 @@ define internal ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, pt
 find:
   %python = call ptr @PyList_GetItem(ptr %records, i64 0)
   ret ptr null if icmp eq ptr %python, null
-  %result = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %count, ptr %names)
-  ret ptr %result
+  ret ptr call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %count, ptr %names)
 }
 
 ; Call a hook of a launch, if there is one; false if it raised. A chain without hooks is none.
@@ -109,8 +108,7 @@ try:
   %served = call ptr @serve(ptr %records, ptr @on_stream, ptr %args, ptr %own, i64 %own.count, ptr null)
 done:
   %answer = phi ptr [@nobody, %entry], [%served, %try]
-  %result = call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
-  ret ptr %result
+  ret ptr call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
 }
 
 ; What a record of `lookup` stands for.
@@ -122,7 +120,6 @@ define internal ptr @found_kernel(ptr %record, ptr %slots, ptr %context, ptr %ar
 
 define internal ptr @lookup(ptr %records, ptr %args, i64 %count, ptr %names) nounwind {
   %answer = call ptr @serve(ptr %records, ptr @found_kernel, ptr null, ptr %args, i64 %count, ptr %names)
-  %result = call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
-  ret ptr %result
+  ret ptr call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
 }
 """

@@ -178,8 +178,7 @@ drop:
 define internal i1 @read_sizes(ptr %given, ptr %grid) nounwind {
   %type = load ptr, item i8 {type} of %given
   jump %other unless icmp eq ptr %type, @py.tuple
-  %read = call i1 @read_tuple(ptr %given, ptr %grid)
-  ret i1 %read
+  ret i1 call i1 @read_tuple(ptr %given, ptr %grid)
 other:
   jump %number unless icmp eq ptr %type, @py.list
 list:
@@ -217,8 +216,7 @@ set:
   store ptr %size, item ptr %i of %sizes
   %i1 = add i64 %i, 1
   jump %next if icmp slt i64 %i1, 3
-  %valid = call i1 @read_grid(ptr %sizes, ptr %grid)
-  ret i1 %valid
+  ret i1 call i1 @read_grid(ptr %sizes, ptr %grid)
 }
 
 ; The function of a list of records, called with the grid and the arguments.
@@ -239,8 +237,7 @@ copy:
   %bytes = shl i64 %n, 3
   call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
   %positional = add i64 %count, 1
-  %result = call ptr @PyObject_Vectorcall(ptr %python, ptr %all, i64 %positional, ptr %names)
-  ret ptr %result
+  ret ptr call ptr @PyObject_Vectorcall(ptr %python, ptr %all, i64 %positional, ptr %names)
 }
 
 ; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer;
@@ -315,8 +312,7 @@ define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind
   %answer = call ptr @serve(ptr %records, ptr @over, ptr %self, ptr %args, i64 %count, ptr %names)
   ret ptr %answer unless icmp eq ptr %answer, @nobody
   %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
-  %asked = call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
-  ret ptr %asked
+  ret ptr call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @llvm.stacksave.p0()

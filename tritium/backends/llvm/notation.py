@@ -6,6 +6,7 @@ It is LLVM's own, and besides
     jump %done unless %more                       the same where a value is false
     jump %one if %a else %other                   go to one of two blocks
     ret i32 1 if icmp ne i32 %flags & 4, 0        return, or go on; whether some bits are set
+    ret i64 load i64, ptr %p                      return what an instruction gives
     %x = and i1 %a, %b, %c                        more than two operands, from left to right
     %v = splat <4 x i64> %x                       a vector of equal lanes
     item i64 %k of %p                             the address of an element of an array
@@ -29,6 +30,7 @@ _INSTRUCTION = r"  [^] ;]"  # its further lines are indented more, or close a br
 _END = r"  (?:br|ret|switch|unreachable)\b"
 _JUMP = r"  jump (%[\w.]+) (if|unless) ([^;]+?)(?: else (%[\w.]+))?(?: *;.*)?"
 _RETURN = r"  (ret .+?) (if|unless) ([^;]+?)(?: *;.*)?"
+_RESULT = r"  ret (<[^>]+>|\w+) ([a-z]+ [^(].*)"  # a constant expression has parentheses
 _BITS = r"(  %[\w.]+ = icmp \w+) (\w+) ([^ ,]+ & [^ ,]+), (\w+)(?: *;.*)?"
 _SPLAT = r"  (%[\w.]+) = splat <(\d+) x (\w+)> ([^ ;]+)(?: *;.*)?"
 _SEVERAL = r"  (%[\w.]+) = ((?:and|or|xor|add|mul) (?:<[^>]+>|\w+)) ([^ ,]+), ([^ ,]+), ([^;]+?)(?: *;.*)?"
@@ -89,6 +91,9 @@ def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) ->
         yes, no = (m[1], onward) if m[2] == "if" else (onward, m[1])
         branch = f"  br i1 {f'%if.{n}' if test else condition}, label {yes}, label {no}"
         return [*test, branch, *([] if m[4] or below else [f"on.{n}:"])]
+    if m := re.fullmatch(_RESULT, line):
+        result = f"%result.{next(numbers)}"
+        return [*_expanded(f"  {result} = {m[2]}", None, numbers), f"  ret {m[1]} {result}"]
     if m := re.fullmatch(_SEVERAL, line):
         operands = (m[4], *m[5].split(", "))
         names = [*(f"%part.{next(numbers)}" for _ in operands[1:]), m[1]]

@@ -29,16 +29,14 @@ declare ptr @memset(ptr, i32, i64)
 
 define internal i64 @tt.tile.inside(i64 %end, i64 %size) alwaysinline nounwind {
   %low = call i64 @llvm.smax.i64(i64 %end, i64 0)
-  %inside = call i64 @llvm.smin.i64(i64 %low, i64 %size)
-  ret i64 %inside
+  ret i64 call i64 @llvm.smin.i64(i64 %low, i64 %size)
 }
 
 define internal i64 @tt.tile.at(i64 %i, i64 %wrap) nounwind {
   %straight = icmp eq i64 %wrap, 0
   %by = select i1 %straight, i64 1, i64 %wrap
   %rest = srem i64 %i, %by
-  %at = select i1 %straight, i64 %i, i64 %rest
-  ret i64 %at
+  ret i64 select i1 %straight, i64 %i, i64 %rest
 }
 
 define void @tt.tile.load(ptr %to, i64 %to.stride, ptr %from, i64 %stride, i64 %rows, i64 %columns, i64 %row.end,

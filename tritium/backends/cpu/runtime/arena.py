@@ -16,8 +16,7 @@ define ptr @tt.arena(i64 %bytes) nounwind {
   jump %grow if icmp eq ptr %old, null
   %capacity = load i64, field header.size of %old
   jump %grow unless icmp uge i64 %capacity, %bytes
-  %arena = getelementptr %header, ptr %old, i64 1
-  ret ptr %arena
+  ret ptr getelementptr %header, ptr %old, i64 1
 grow:                                             ; to a power of two, so that growing kernels seldom come here
   call void @unmap_arena(ptr %old)
   %s1 = call i32 @pthread_setspecific(i64 %key, ptr null)
@@ -41,8 +40,7 @@ keep:
   call void @running(ptr %new, ptr null)
   call void @fault_stack()
   %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
-  %fresh = getelementptr %header, ptr %new, i64 1
-  ret ptr %fresh
+  ret ptr getelementptr %header, ptr %new, i64 1
 }
 
 define internal void @unmap_arena(ptr %header) nounwind noinline cold {

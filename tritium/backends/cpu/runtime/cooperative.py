@@ -188,8 +188,7 @@ end:
   %r14 = call i32 @pthread_mutex_destroy(ptr %mutex)
   call void @free(ptr %ids)
   %why = select i1 %hungry, i32 1, i32 5
-  %status = select i1 %cannot, i32 %why, i32 0
-  ret i32 %status
+  ret i32 select i1 %cannot, i32 %why, i32 0
 }
 """
 

@@ -136,8 +136,7 @@ define internal i1 @is_touched(ptr %pointer, i64 %kind) nounwind {
   %is.read = icmp eq i64 %kind, 1
   %is.write = icmp eq i64 %kind, 2
   %r = select i1 %is.read, i1 %read, i1 %either
-  %w = select i1 %is.write, i1 %written, i1 %r
-  ret i1 %w
+  ret i1 select i1 %is.write, i1 %written, i1 %r
 }
 
 ; The pointer that begins nearest at or below an address, and the nearest above it: two %near.

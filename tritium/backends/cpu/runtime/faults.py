@@ -47,16 +47,13 @@ define internal i64 @fault_kind(ptr %context) nounwind {
   %error = load i64, item i8 192 of %context
   %write = icmp ne i64 %error & 2, 0
   %kind = select i1 %write, i64 2, i64 1
-  %known = select i1 %page, i64 %kind, i64 0
-  ret i64 %known
+  ret i64 select i1 %page, i64 %kind, i64 0
 }
 define internal i64 @fault_pc(ptr %context) nounwind {
-  %pc = load i64, item i8 168 of %context
-  ret i64 %pc
+  ret i64 load i64, item i8 168 of %context
 }
 define internal i64 @fault_sp(ptr %context) nounwind {
-  %sp = load i64, item i8 160 of %context
-  ret i64 %sp
+  ret i64 load i64, item i8 160 of %context
 }
 """,
     # The syndrome is one of the records after the registers, each of which begins with its kind and its size.
@@ -81,18 +78,15 @@ syndrome:
   %data = icmp eq i64 %class & 31, 18
   %write = icmp ne i64 %word & 64, 0
   %kind = select i1 %write, i64 2, i64 1
-  %known = select i1 %data, i64 %kind, i64 0
-  ret i64 %known
+  ret i64 select i1 %data, i64 %kind, i64 0
 unknown:
   ret i64 0
 }
 define internal i64 @fault_pc(ptr %context) nounwind {
-  %pc = load i64, item i8 440 of %context
-  ret i64 %pc
+  ret i64 load i64, item i8 440 of %context
 }
 define internal i64 @fault_sp(ptr %context) nounwind {
-  %sp = load i64, item i8 432 of %context
-  ret i64 %sp
+  ret i64 load i64, item i8 432 of %context
 }
 """,
 }
@@ -189,8 +183,7 @@ define i32 @tt.fault.install() nounwind {
   store i1 true, ptr @is_installed
   %r2 = call i32 @sigaction(i32 11, ptr %action, ptr @old.segv)
   %r3 = call i32 @sigaction(i32 7, ptr %action, ptr @old.bus)
-  %r = or i32 %r2, %r3
-  ret i32 %r
+  ret i32 or i32 %r2, %r3
 }
 
 ; A stack for the signals of this thread, where nobody gave it one: its own may be what ran out.

@@ -54,8 +54,7 @@ define internal i32 @run_handlers(ptr %thread) nounwind {
 
 define i32 @tt.run.released(ptr %job) nounwind {
   store ptr null, field job.thread of %job
-  %status = call i32 @tt.run(ptr %job)
-  ret i32 %status
+  ret i32 call i32 @tt.run(ptr %job)
 }
 """
 IS_CPYTHON = sys.implementation.name == "cpython"
@@ -77,8 +76,7 @@ declare i64 @pthread_self()
 
 define internal i1 @stopped(ptr %job) nounwind alwaysinline {
   %stop = load atomic i64, field job.stop of %job monotonic, align 8
-  %stopped = icmp ne i64 %stop, 0
-  ret i1 %stopped
+  ret i1 icmp ne i64 %stop, 0
 }
 
 define internal void @stop(ptr %job) nounwind {
@@ -92,8 +90,7 @@ define internal i64 @guarded(ptr %job, ptr %arena, ptr %function) nounwind noinl
   store ptr %place, field header.frame before %arena
   %left = call i32 @_setjmp(ptr %place) returns_twice
   ret i64 0 if icmp ne i32 %left, 0
-  %result = call i64 %function(ptr %job, ptr %arena)
-  ret i64 %result
+  ret i64 call i64 %function(ptr %job, ptr %arena)
 }
 
 ; Have Python run the handlers of signals that have come, where that is possible and the last time is long ago.

@@ -79,8 +79,7 @@ answered:
 run:
   %chosen = phi ptr [%function, %entry], [%function, %check], [%function, %answered], [%other, %unfit]
   %room = phi i64 [%arena, %entry], [%arena, %check], [%arena, %answered], [%other.arena, %unfit]
-  %returned = call ptr @run(ptr %chosen, i64 %room, ptr %slots, ptr %grid, ptr %result)
-  ret ptr %returned
+  ret ptr call ptr @run(ptr %chosen, i64 %room, ptr %slots, ptr %grid, ptr %result)
 }
 
 ; Run a kernel with the GIL released, and turn the outcome into what a builtin returns.
@@ -149,8 +148,7 @@ numbers:
 sizes:
   %dims = getelementptr ptr, ptr %args, i64 2
   jump %wrong unless call i1 @read_grid(ptr %dims, ptr %grid)
-  %result = call ptr @run(ptr %address, i64 %arena, ptr %slots, ptr %grid, ptr @py.none)
-  ret ptr %result
+  ret ptr call ptr @run(ptr %address, i64 %arena, ptr %slots, ptr %grid, ptr @py.none)
 }
 """
 

@@ -110,8 +110,7 @@ _TEXT = """
 ; The value of a slot, or 1 for none.
 define internal i64 @factor(ptr %slots, i64 %which) nounwind {
   ret i64 1 if icmp slt i64 %which, 0
-  %x = load i64, item i64 %which of %slots
-  ret i64 %x
+  ret i64 load i64, item i64 %which of %slots
 }
 
 ; Compute the values of a map: whether any but the address changed, whether the address did.
@@ -237,8 +236,7 @@ define internal i1 @overlap(ptr %a, ptr %b) nounwind {
   %b.end = call i64 @end_of(ptr %b)
   %a.first = icmp ult i64 %a.start, %b.end
   %b.first = icmp ult i64 %b.start, %a.end
-  %out = and i1 %a.first, %b.first
-  ret i1 %out
+  ret i1 and i1 %a.first, %b.first
 }
 
 ; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
@@ -291,8 +289,7 @@ one:
 done:
   %meet = call i1 @spans_meet(ptr %implicit, ptr %slots)
   %disjoint = xor i1 %meet, true
-  %out = and i1 %good, %disjoint
-  ret i1 %out
+  ret i1 and i1 %good, %disjoint
 }
 
 ; Add a kernel's implicit arguments behind the others: the grid (at %sizes), the maps. How many programs to start.

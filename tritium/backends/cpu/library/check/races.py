@@ -271,8 +271,7 @@ define internal i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %regio
   %n.1 = sub i64 %n, %most
   %lane.1 = add i64 %lane, %most
   %few = call i64 @track_row.8(ptr %context, ptr %site, i64 %program, ptr %region, i64 %cell.1, i64 %n.1, i64 %lane.1)
-  %did = add i64 %most, %few
-  ret i64 %did
+  ret i64 add i64 %most, %few
 }
 """
 

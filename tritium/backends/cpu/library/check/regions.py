@@ -10,8 +10,7 @@ declare i1 @llvm.vector.reduce.or.v4i1(<4 x i1>)
 ; The row of a parameter: they come after the context.
 define internal ptr @region(ptr %context, i64 %k) nounwind alwaysinline {
   %rows = getelementptr %context, ptr %context, i64 1
-  %p = getelementptr %region, ptr %rows, i64 %k
-  ret ptr %p
+  ret ptr getelementptr %region, ptr %rows, i64 %k
 }
 
 ; The first row whose elements hold an access, or null.
@@ -63,8 +62,7 @@ mixed:
 define internal i1 @is_foreign(i64 %flags, i64 %from) nounwind alwaysinline {
   %foreign = icmp ne i64 %flags & flag(foreign), 0
   %real = icmp ugt i64 %from, 65535
-  %ok = and i1 %foreign, %real
-  ret i1 %ok
+  ret i1 and i1 %foreign, %real
 }
 
 ; Whether an offset lies between the elements of a view: %dims has a count, then size and stride of each axis, the
@@ -93,8 +91,7 @@ end:
   %last = add i64 %itemsize.at, 1
   %itemsize = load i64, item i64 %last of %dims
   %past = add i64 %left, %size
-  %out = icmp ugt i64 %past, %itemsize
-  ret i1 %out
+  ret i1 icmp ugt i64 %past, %itemsize
 }
 
 ; Whether no word of some bytes holds the pattern. What reaches out of the storage is left to `lane`.

@@ -38,19 +38,15 @@ define internal i64 @peek(i64 %address, i64 %size) nounwind noinline cold {
   switch i64 %size, label %eight [i64 1, label %one i64 2, label %two i64 4, label %four]
 one:
   %a = load i8, ptr %p, align 1
-  %a.w = zext i8 %a to i64
-  ret i64 %a.w
+  ret i64 zext i8 %a to i64
 two:
   %b = load i16, ptr %p, align 1
-  %b.w = zext i16 %b to i64
-  ret i64 %b.w
+  ret i64 zext i16 %b to i64
 four:
   %c = load i32, ptr %p, align 1
-  %c.w = zext i32 %c to i64
-  ret i64 %c.w
+  ret i64 zext i32 %c to i64
 eight:
-  %d = load i64, ptr %p, align 1
-  ret i64 %d
+  ret i64 load i64, ptr %p, align 1
 }
 
 define void @tt.check.stored(ptr %context, ptr %site, i64 %program, ptr %addresses, ptr %values, i64 %n, ptr %mask,

@@ -72,12 +72,10 @@ inside:
   %high = load i64, ptr %high.p
   %below = icmp ult i64 %from, %low
   %above = icmp ugt i64 %to, %high
-  %out = or i1 %below, %above
-  ret i1 %out
+  ret i1 or i1 %below, %above
 nowhere:
   %fine = call i1 @is_foreign(i64 %flags, i64 %from)
-  %bad = xor i1 %fine, true
-  ret i1 %bad
+  ret i1 xor i1 %fine, true
 yes:
   ret i1 true
 }

@@ -14,8 +14,7 @@ define internal <8 x i32> @marks(i64 %segment, i64 %atomic) nounwind alwaysinlin
   %twice = shl i64 %segment, 1
   %mark = or i64 %twice, %atomic
   %x = trunc i64 %mark to i32
-  %all = splat <8 x i32> %x
-  ret <8 x i32> %all
+  ret <8 x i32> splat <8 x i32> %x
 }
 
 ; Whether 8 elements of a row of memory hold something that was written.
@@ -35,8 +34,7 @@ define internal i1 @are_defined(ptr %context, ptr %r, <8 x i64> %addresses, <8 x
   %x = call <8 x i64> @llvm.masked.gather.v8i64.v8p0(<8 x ptr> align 8 %p, <8 x i1> %in, <8 x i64> zeroinitializer)
   %same = icmp eq <8 x i64> %x, %never
   %any = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %same)
-  %all = xor i1 %any, true
-  ret i1 %all
+  ret i1 xor i1 %any, true
 }
 
 ; n elements of one row of memory: at %addresses, or %stride bytes apart from %start on if that is null.

@@ -15,8 +15,7 @@ define internal ptr @segment(ptr %context, i64 %g) nounwind alwaysinline {
   %segments = load ptr, field context.segments of %context
   %base = load i64, field context.base of %context
   %k = sub i64 %g, %base
-  %p = getelementptr %segment, ptr %segments, i64 %k
-  ret ptr %p
+  ret ptr getelementptr %segment, ptr %segments, i64 %k
 }
 
 ; Whether all that segment %g has done is known to segment %me.
@@ -34,15 +33,13 @@ define internal i1 @ordered(ptr %context, i64 %g, i64 %me) nounwind noinline {
   %seen = load atomic i32, field segment.seen of %mine monotonic, align 4
   %is.closed = icmp ne i32 %closed, 0
   %known = icmp ule i32 %closed, %seen
-  %ok = and i1 %is.closed, %known
-  ret i1 %ok
+  ret i1 and i1 %is.closed, %known
 }
 
 define internal i64 @current(ptr %context, i64 %program) nounwind alwaysinline {
   %current = load ptr, field context.current of %context
   %g = load i32, item i32 %program of %current
-  %w = zext i32 %g to i64
-  ret i64 %w
+  ret i64 zext i32 %g to i64
 }
 
 define internal ptr @slot(ptr %context, ptr %p) nounwind alwaysinline {
@@ -51,8 +48,7 @@ define internal ptr @slot(ptr %context, ptr %p) nounwind alwaysinline {
   %a = lshr i64 %x, 2
   %h = mul i64 %a, -7046029254386353131
   %k = lshr i64 %h, 52
-  %q = getelementptr i32, ptr %slots, i64 %k
-  ret ptr %q
+  ret ptr getelementptr i32, ptr %slots, i64 %k
 }
 
 ; A new segment of a program, which begins now. 0 if there is no room for one.
