@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ....ir import types as T
 from ...gpu.lower.shape import convert_scalar
 from ...gpu.lower.words import pack_words, unpack_word
-from .operands import LETTER, bracketed
+from .statements import bracketed, statement
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -86,31 +86,21 @@ def atomic(g: NvLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Seq
 def _atom(g: NvLowering, order: tuple[str, str], name: str, type_: str, pointer: Val, operands: Sequence[Sequence[Val]],
           mask: Val | None, wanted: bool = True) -> list[Val]:
     """The instruction `name`, on the integers of each operand; the old ones, or nothing if they are not wanted."""
-    w, (sem, scope), (pointer, constant) = g.w, order, g.sum_of(pointer)
+    (sem, scope), (pointer, constant) = order, g.sum_of(pointer)
     count, kind = len(operands[0]), operands[0][0].type
-    letter, vector = LETTER[int(kind[1:])], f".v{count}" if count > 1 else ""
+    vector = f".v{count}" if count > 1 else ""
     red = not wanted and sem in _RED and name != "exch"
     outs = [] if red else [f"${k}" for k in range(count)]
     at, first = len(outs), len(outs) + 1
     ins = [_listed([f"${first + count * n + k}" for k in range(count)]) for n in range(len(operands))]
     body = ", ".join([*([] if red else [_listed(outs)]), bracketed(f"${at}", constant), *ins])
     body = f"{'red' if red else 'atom'}.{sem}.{scope}.global.{name}{vector}.{type_} {body};"
-    words = [x for operand in operands for x in operand]
-    constraints, arguments = ["l"] + [letter] * len(words), [pointer.typed, *(x.typed for x in words)]
-    if mask is not None:
+    inputs = [pointer, *(x for operand in operands for x in operand)]
+    if mask is not None:  # results are written before the rest is read
         moves = "".join(f"mov.b{kind[1:]} {x}, 0; " for x in outs)
-        body = f"{moves}@${first + len(words)} {body}"
-        constraints.append("b")
-        arguments.append(f"i1 {mask}")
-    out = f"={'' if mask is None else '&'}{letter}"  # with a mask it is written before the rest is read
-    listed = ",".join([*[out] * len(outs), *constraints, "~{memory}"])
-    result = "void" if red else kind if count == 1 else w.struct([kind] * count)
-    call = f'call {result} asm sideeffect "{body}", "{listed}"({", ".join(arguments)})'
-    if red:
-        w.effect(call)
-        return []
-    x = w.effect(call, result)
-    return [x] if count == 1 else [w.emit(kind, f"extractvalue {result} {x}, {k}", x) for k in range(count)]
+        body = f"{moves}@${at + len(inputs)} {body}"
+        inputs.append(mask)
+    return statement(g, body, *inputs, gives=[kind] * len(outs), early=mask is not None)
 
 
 def _access(g: NvLowering, how: str, order: tuple[str, str], t: T.Scalar, pointer: Val, word: Val,
@@ -118,22 +108,15 @@ def _access(g: NvLowering, how: str, order: tuple[str, str], t: T.Scalar, pointe
     """An ordered load or store: the element as an integer, or nothing. A byte travels in a register of 16 bits."""
     w, (sem, scope), (pointer, constant) = g.w, order, g.sum_of(pointer)
     kind = "i16" if t.bits < 16 else word.type
-    letter, load = LETTER[int(kind[1:])], how == "load"
+    load = how == "load"
     body = f"{'ld' if load else 'st'}.{sem}.{scope}.global.b{8 * t.bytes} "
     body += f"$0, {bracketed('$1', constant)};" if load else f"{bracketed('$0', constant)}, $1;"
-    arguments = [pointer.typed] + ([] if load else [w.cast("zext", word, kind).typed])
-    constraints = ["l"] + ([] if load else [letter])
+    inputs = [pointer] if load else [pointer, w.cast("zext", word, kind)]
     if mask is not None:
         body = f"{f'mov.b{kind[1:]} $0, 0; ' if load else ''}@$2 {body}"
-        constraints.append("b")
-        arguments.append(f"i1 {mask}")
-    out = [f"={'' if mask is None else '&'}{letter}"] if load else []
-    listed = ",".join([*out, *constraints, "~{memory}"])
-    call = f'call {kind if load else "void"} asm sideeffect "{body}", "{listed}"({", ".join(arguments)})'
-    if not load:
-        w.effect(call)
-        return []
-    return [w.cast("trunc", w.effect(call, kind), word.type)]
+        inputs.append(mask)
+    found = statement(g, body, *inputs, gives=[kind] if load else [], early=mask is not None)
+    return [w.cast("trunc", x, word.type) for x in found]
 
 
 def _listed(registers: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from ...gpu.lower.words import pack_words
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, bytes_of, takes_shared
 from . import fragments, mma_sync, tcgen05
 from . import tensor_memory as memory
+from .statements import statement
 from .tensor_types import STEP
 from .wgmma import Operand
 
@@ -240,15 +241,11 @@ def _word(g: NvLowering, xs: Sequence[Val], registers: Sequence[int]) -> Val:
 
 def _instruction(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val], c: Sequence[Val],
                  scales: Sequence[Val]) -> list[Val]:
-    w, (ta, tb) = g.w, op.attrs["formats"]
+    ta, tb = op.attrs["formats"]
     lists = ["{" + ",".join(f"${first + k}" for k in range(size)) + "}"
              for first, size in ((0, 4), (4, 4), (8, 2), (10, 4))]  # fmt: skip
     depth = 2 * STEP if kind.four_bits else STEP
     name = (f"mma.sync.aligned.kind::{kind.name}.block_scale.scale_vec::{kind.scales}X.m16n8k{depth}.row.col."
             f"f32.{ta}.{tb}.f32.{kind.type}")
     body = f"{name} {', '.join(lists)}, {{$14}}, {{0, 0}}, {{$15}}, {{0, 0}};"
-    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4 + ["r"] * 2)
-    result = "{" + ", ".join(["float"] * 4) + "}"
-    arguments = ", ".join(x.typed for x in (*a, *b, *c, *scales))
-    made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({arguments})', result)
-    return [w.emit("float", f"extractvalue {result} {made}, {k}", made) for k in range(4)]
+    return statement(g, body, *a, *b, *c, *scales, gives=["float"] * 4, memory=False, named=False)

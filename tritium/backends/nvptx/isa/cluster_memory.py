@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .operands import LETTER, bracketed
+from .statements import bracketed, statement
 from .threads import special_register
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ def block_rank(g: NvLowering) -> Val:
 
 def cluster_barrier(g: NvLowering) -> None:
     """All threads of the cluster meet, and see each other's memory."""
-    body = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
-    g.w.effect(f'call void asm sideeffect "{body}", "~{{memory}}"()')
+    statement(g, "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;")
 
 
 def address_in_block(g: NvLowering, pointer: Val, block: Val) -> Val:
@@ -31,8 +30,6 @@ def address_in_block(g: NvLowering, pointer: Val, block: Val) -> Val:
 
 def load_from_block(g: NvLowering, address: Val, constant: int, bits: int) -> Val:
     """An integer of `bits` bits, `constant` bytes behind an address in the cluster's shared memory."""
-    register = max(bits, 16)  # PTX has no registers of 8 bits
     body = f"ld.shared::cluster.b{bits} $0, {bracketed('$1', constant)};"
-    call = f'call i{register} asm sideeffect "{body}", "={LETTER[register]},r,~{{memory}}"({address.typed})'
-    x = g.w.effect(call, f"i{register}")
+    (x,) = statement(g, body, address, gives=[f"i{max(bits, 16)}"])  # PTX has no registers of 8 bits
     return g.w.cast("trunc", x, "i8") if bits == 8 else x

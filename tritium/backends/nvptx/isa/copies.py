@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .operands import bracketed
+from .statements import bracketed, statement
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -19,34 +19,26 @@ def async_copy(g: NvLowering, target: Val, constant: int, source: Val, size: int
     how, (source, further) = "cg" if size == 16 else "ca", g.sum_of(source)
     amount = () if mask is None else (g.w.select(mask, g.int(size), g.int(0)),)
     listed = ", ".join((bracketed("$0", constant), bracketed("$1", further), str(size), *["$2"] * len(amount)))
-    constraints = ",".join(("r", "l", *["r"] * len(amount), "~{memory}"))
-    arguments = ", ".join(x.typed for x in (target, source, *amount))
-    g.w.effect(f'call void asm sideeffect "cp.async.{how}.shared.global {listed};", "{constraints}"({arguments})')
+    statement(g, f"cp.async.{how}.shared.global {listed};", target, source, *amount)
 
 
 def async_commit(g: NvLowering) -> None:
     """Close a group of copies."""
-    g.w.effect('call void asm sideeffect "cp.async.commit_group;", "~{memory}"()')
+    statement(g, "cp.async.commit_group;")
 
 
 def async_wait(g: NvLowering, pending: int) -> None:
     """Wait until at most `pending` groups of copies are in flight."""
-    g.w.effect(f'call void asm sideeffect "cp.async.wait_group {pending};", "~{{memory}}"()')
+    statement(g, f"cp.async.wait_group {pending};")
 
 
 def store_matrices(g: NvLowering, address: Val, words: Sequence[Val]) -> None:
     """Four 8x8 matrices of 16-bit elements to shared memory: 32-bit words of each lane, and its address of a row."""
-    body = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
-    arguments = ", ".join(x.typed for x in (address, *words))
-    g.w.effect(f'call void asm sideeffect "{body}", "r,r,r,r,r,~{{memory}}"({arguments})')
+    statement(g, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", address, *words)
 
 
 def load_matrices(g: NvLowering, address: Val, constant: int, count: int, turned: bool) -> list[Val]:
     """Words of `count` matrices whose rows of 16 bytes lie at the lanes' addresses, `constant` bytes behind."""
-    w, outs = g.w, ", ".join(f"${k}" for k in range(count))
+    outs = ", ".join(f"${k}" for k in range(count))
     how = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if turned else ''}.shared.b16"
-    body = f"{how} {{{outs}}}, {bracketed(f'${count}', constant)};"
-    result = "i32" if count == 1 else w.struct(["i32"] * count)
-    constraints = ",".join(["=r"] * count + ["r", "~{memory}"])
-    x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({address.typed})', result)
-    return [x] if count == 1 else [w.emit("i32", f"extractvalue {result} {x}, {k}", x) for k in range(count)]
+    return statement(g, f"{how} {{{outs}}}, {bracketed(f'${count}', constant)};", address, gives=["i32"] * count)

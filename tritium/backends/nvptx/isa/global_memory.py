@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of, pack_words, unpack_word
-from .operands import LETTER, bracketed
+from .statements import bracketed, statement
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -39,23 +39,16 @@ def _asm_load(g: NvLowering, name: str, bits: int, words: int, pointer: Val, mas
     outs = [f"${k}" for k in range(words)]
     listed = f"{{{', '.join(outs)}}}" if words > 1 else outs[0]
     body = f"{name}{f'.v{words}' if words > 1 else ''}.b{bits} {listed}, {bracketed(f'${words}', constant)};"
-    constraints, arguments = ["l"], [pointer.typed]
-    if mask is not None:
+    inputs = [pointer]
+    if mask is not None:  # results are written before the rest is read
         start = ["0"] * words if fill is None else [f"${words + 2 + k}" for k in range(words)]
         moves = "".join(f"mov.b{register} {o}, {s}; " for o, s in zip(outs, start))
         body = f"{moves}@${words + 1} {body}"
-        constraints.append("b")
-        arguments.append(f"i1 {mask}")
+        inputs.append(mask)
         if fill is not None:
-            packed = [w.cast("zext", x, "i16") if bits == 8 else x for x in pack_words(g, fill)]
-            constraints += [LETTER[register]] * words
-            arguments += [x.typed for x in packed]
-    type_ = f"i{register}"
-    result = type_ if words == 1 else "{" + ", ".join([type_] * words) + "}"
-    out = f"={'' if mask is None else '&'}{LETTER[register]}"  # with a mask it is written before the rest is read
-    constraints = ",".join([out] * words + constraints)
-    x = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(arguments)})', result)
-    return [x] if words == 1 else [w.emit(type_, f"extractvalue {result} {x}, {k}", x) for k in range(words)]
+            inputs += [w.cast("zext", x, "i16") if bits == 8 else x for x in pack_words(g, fill)]
+    return statement(g, body, *inputs, gives=[f"i{register}"] * words, early=mask is not None, memory=False,
+                     named=False)
 
 
 def store(g: NvLowering, pointer: Val, items: Sequence[Val], mask: Val | None, attrs: Mapping[str, Any]) -> None:
@@ -73,11 +66,8 @@ def store(g: NvLowering, pointer: Val, items: Sequence[Val], mask: Val | None, a
     ins = ", ".join(f"${first + 1 + k}" for k in range(len(words)))
     vector, listed = (f".v{len(words)}", f"{{{ins}}}") if len(words) > 1 else ("", ins)
     body = f"st.global{hints}{vector}.b{bits} {bracketed(f'${first}', constant)}, {listed};"
-    constraints = ["l"] + [LETTER[max(bits, 16)]] * len(words)
-    arguments = [pointer.typed, *(x.typed for x in words)]
-    if mask is not None:
-        body, constraints, arguments = f"@$0 {body}", ["b", *constraints], [f"i1 {mask}", *arguments]
-    w.effect(f'call void asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"({", ".join(arguments)})')
+    masked, enabled = ("", []) if mask is None else ("@$0 ", [mask])
+    statement(g, masked + body, *enabled, pointer, *words)
 
 
 def _hints(attrs: Mapping[str, Any]) -> str:

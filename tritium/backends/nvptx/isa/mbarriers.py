@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .cluster_memory import address_in_block
+from .statements import statement
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -13,33 +14,27 @@ if TYPE_CHECKING:
 
 def start_phases(g: NvLowering, barrier: Val, arrivals: int) -> None:
     """Make a barrier of 8 bytes; TMA knows of it once the threads have met."""
-    body = f"mbarrier.init.shared::cta.b64 [$0], {arrivals}; fence.mbarrier_init.release.cluster;"
-    g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
+    statement(g, f"mbarrier.init.shared::cta.b64 [$0], {arrivals}; fence.mbarrier_init.release.cluster;", barrier)
 
 
 def arrive(g: NvLowering, barrier: Val) -> None:
     """Arrive at a barrier of this block."""
-    body = "mbarrier.arrive.shared::cta.b64 _, [$0];"
-    g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
+    statement(g, "mbarrier.arrive.shared::cta.b64 _, [$0];", barrier)
 
 
 def arrive_at(g: NvLowering, barrier: Val, rank: Val) -> None:
     """Arrive at the barrier that lies so in another block of the cluster. No memory but what copies have brought
     goes with it: releasing it to the cluster would wait for all writes of the thread."""
-    body = "mbarrier.arrive.shared::cluster.b64 _, [$0];"
-    place = address_in_block(g, barrier, rank)
-    g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({place.typed})')
+    statement(g, "mbarrier.arrive.shared::cluster.b64 _, [$0];", address_in_block(g, barrier, rank))
 
 
 def expect(g: NvLowering, barrier: Val, size: int) -> None:
     """Announce bytes that copies will bring."""
-    body = f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], {size};"
-    g.w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({barrier.typed})')
+    statement(g, f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$0], {size};", barrier)
 
 
 def phase_over(g: NvLowering, barrier: Val, parity: Val) -> Val:
     """i1: the barrier is through with a phase of this parity; it may take a moment to answer no."""
     body = "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; selp.b32 $0, 1, 0, p; }"
-    call = f'call i32 asm sideeffect "{body}", "=r,r,r,~{{memory}}"({barrier.typed}, {parity.typed})'
-    over = g.w.effect(call, "i32")
+    (over,) = statement(g, body, barrier, parity, gives=["i32"])
     return g.w.compare("icmp ne", over, g.int(0))

@@ -12,6 +12,7 @@ from ....ir import types as T
 from ...gpu.layout.linear import axis_bits
 from ...gpu.lower.words import pack_words
 from . import fragments
+from .statements import statement
 from .tensor_types import NAMES, STEP, multiplies
 
 if TYPE_CHECKING:
@@ -130,17 +131,10 @@ def fragment(index: Mapping[int, int], shape: Sequence[int], batch: int, row: in
 
 def _instruction(g: NvLowering, shape: str, ta: T.Scalar, tb: T.Scalar, a: Sequence[Val], b: Sequence[Val],
                  c: Sequence[Val]) -> list[Val]:
-    w, integer = g.w, ta is T.i8
-    kind, letter = ("i32", "r") if integer else ("float", "f")
-    total = "s32" if integer else "f32"
+    kind, total = ("i32", "s32") if ta is T.i8 else ("float", "f32")
     sizes, first, lists = (len(c), len(a), len(b), len(c)), 0, []
     for size in sizes:
         lists.append("{" + ",".join(f"${first + i}" for i in range(size)) + "}")
         first += size
     body = f"mma.sync.aligned.{shape}.row.col.{total}.{NAMES[ta]}.{NAMES[tb]}.{total} {', '.join(lists)};"
-    constraints = ",".join([f"={letter}"] * len(c) + ["r"] * (len(a) + len(b)) + [letter] * len(c))
-    result = "{" + ", ".join([kind] * len(c)) + "}"
-    made = w.effect(
-        f'call {result} asm sideeffect "{body}", "{constraints}"({", ".join(x.typed for x in (*a, *b, *c))})', result
-    )
-    return [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(len(c))]
+    return statement(g, body, *a, *b, *c, gives=[kind] * len(c), memory=False, named=False)

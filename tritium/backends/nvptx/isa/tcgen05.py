@@ -12,6 +12,7 @@ from ...gpu.lower.convert import write
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, bytes_of
 from . import tensor_memory as memory
+from .statements import statement
 from .tensor_types import STEP, multiplies
 from .wgmma import ALONG_K, Operand
 
@@ -132,21 +133,19 @@ def elected(g: NvLowering, lines: Sequence[str], inputs: Sequence[Val], adds: bo
             commit: Val | None = None) -> None:
     """One asm statement for one thread of the warp: `e` is the thread, `p` whether the first instruction adds; at its
     end the thread commits to the mbarrier at `commit` if there is one."""
-    inputs, letters = list(inputs), [{"i32": "r", "i64": "l"}[x.type] for x in inputs]
+    inputs = list(inputs)
     if isinstance(adds, bool):
         start = f"setp.{'eq' if adds else 'ne'}.b32 p, 1, 1;"
     else:
         start = f"mov.pred p, ${len(inputs)};"
-        inputs, letters = [*inputs, adds], [*letters, "b"]
+        inputs.append(adds)
     ends = []
     if commit is not None:
         barrier = g.shared.pointer(g, commit)
         ends = [f"@e tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [${len(inputs)}];"]
-        inputs, letters = [*inputs, barrier], [*letters, "r"]
+        inputs.append(barrier)
     head = "{ .reg .pred e, p; .reg .b64 da, db; elect.sync _|e, 0xffffffff;"
-    body = " ".join([head, start, *lines, *ends, "}"])
-    arguments = ", ".join(x.typed for x in inputs)
-    g.w.effect(f'call void asm sideeffect "{body}", "{",".join(letters)},~{{memory}}"({arguments})')
+    statement(g, " ".join([head, start, *lines, *ends, "}"]), *inputs)
 
 
 # --- dots -------------------------------------------------------------------------------------------------------------

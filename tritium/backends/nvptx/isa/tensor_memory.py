@@ -17,6 +17,7 @@ from ...gpu.layout.linear import Layout, log2
 from ...gpu.shared_memory.needs import Need, addresses, takes_shared
 from . import fragments
 from .mbarriers import start_phases
+from .statements import statement
 from .threads import barrier
 from .warp_roles import await_phase
 
@@ -36,13 +37,11 @@ COMMITS = "commits_0"  # the register, of the whole kernel
 def tensor_memory_alloc(g: NvLowering, op: Op) -> None:
     """The first warp allocates for all; nothing more will be allocated, so that other blocks may."""
     w, (base,) = g.w, addresses(op)
-    w.effect(f'call void asm sideeffect ".reg .b32 {COMMITS[:-1]}<1>;", ""()', at=0)
-    w.effect(f'call void asm sideeffect "mov.b32 {COMMITS}, 0;", ""()')
+    statement(g, f".reg .b32 {COMMITS[:-1]}<1>;", memory=False, at=0)
+    statement(g, f"mov.b32 {COMMITS}, 0;", memory=False)
     with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
-        place = g.shared.pointer(g, g.int(base))
-        body = (f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {op.attrs['columns']}; "
-                "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")
-        w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({place.typed})')
+        statement(g, f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {op.attrs['columns']}; "
+                  "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", g.shared.pointer(g, g.int(base)))
     with w.when(w.compare("icmp eq", g.place("thread"), g.int(0))):
         for k in range(RING):
             start_phases(g, g.shared.pointer(g, g.int(base + WORD + 8 * k)), 1)
@@ -56,8 +55,7 @@ def tensor_memory_free(g: NvLowering, op: Op) -> None:
     w, (base, _) = g.w, place_of(g)
     meet(g)
     with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
-        body = f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {op.attrs['columns']};"
-        w.effect(f'call void asm sideeffect "{body}", "r,~{{memory}}"({base.typed})')
+        statement(g, f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {op.attrs['columns']};", base)
 
 
 def place_of(g: NvLowering) -> tuple[Val, int]:
@@ -67,7 +65,7 @@ def place_of(g: NvLowering) -> tuple[Val, int]:
 
 def fence(g: NvLowering, side: str) -> None:
     """Accesses to tensor memory are ordered with the barrier that comes next ("before" it) or came last ("after")."""
-    g.w.effect(f'call void asm sideeffect "tcgen05.fence::{side}_thread_sync;", "~{{memory}}"()')
+    statement(g, f"tcgen05.fence::{side}_thread_sync;")
 
 
 def meet(g: NvLowering) -> None:
@@ -82,8 +80,7 @@ def next_commit(g: NvLowering) -> Val:
     """The address (i32) of the mbarrier of the next commit, which is counted."""
     w, (_, barriers) = g.w, place_of(g)
     count = _commits(g)
-    after = w.binary("add", count, g.int(1))
-    w.effect(f'call void asm sideeffect "mov.b32 {COMMITS}, $0;", "r"({after.typed})')
+    statement(g, f"mov.b32 {COMMITS}, $0;", w.binary("add", count, g.int(1)), memory=False)
     return _barrier_of(g, count, barriers)
 
 
@@ -97,7 +94,7 @@ def await_commits(g: NvLowering, pending: int) -> None:
 
 
 def _commits(g: NvLowering) -> Val:
-    return g.w.effect(f'call i32 asm sideeffect "mov.b32 $0, {COMMITS};", "=r"()', "i32")
+    return statement(g, f"mov.b32 $0, {COMMITS};", gives=["i32"], memory=False)[0]
 
 
 def _barrier_of(g: NvLowering, number: Val, barriers: int) -> Val:
@@ -155,13 +152,9 @@ def load(g: NvLowering, shape: tuple[int, ...], column: int, kind: str) -> list[
     """The registers of a result, once its products are finished."""
     out = []
     for address, form, count in _pieces(g, shape, column):
-        w, letter = g.w, "r" if kind == "i32" else "f"
-        result = w.struct([kind] * count)
         names = ", ".join(f"${k}" for k in range(count))
         body = f"tcgen05.ld.sync.aligned.{form}.b32 {{{names}}}, [${count}]; tcgen05.wait::ld.sync.aligned;"
-        constraints = ",".join([f"={letter}"] * count + ["r", "~{memory}"])
-        made = w.effect(f'call {result} asm sideeffect "{body}", "{constraints}"({address.typed})', result)
-        out += [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k in range(count)]
+        out += statement(g, body, address, gives=[kind] * count)
     fence(g, "before")
     return out
 
@@ -172,11 +165,8 @@ def store(g: NvLowering, shape: tuple[int, ...], column: int, values: Sequence[V
     for address, form, count in _pieces(g, shape, column):
         mine, rest = rest[:count], rest[count:]
         names = ", ".join(f"${k + 1}" for k in range(count))
-        letters = ",".join(["r" if x.type == "i32" else "f" for x in mine])
-        arguments = ", ".join(x.typed for x in (address, *mine))
-        body = f"tcgen05.st.sync.aligned.{form}.b32 [$0], {{{names}}};"
-        g.w.effect(f'call void asm sideeffect "{body}", "r,{letters},~{{memory}}"({arguments})')
-    g.w.effect('call void asm sideeffect "tcgen05.wait::st.sync.aligned;", "~{memory}"()')
+        statement(g, f"tcgen05.st.sync.aligned.{form}.b32 [$0], {{{names}}};", address, *mine)
+    statement(g, "tcgen05.wait::st.sync.aligned;")
 
 
 def _pieces(g: NvLowering, shape: tuple[int, ...], column: int) -> Iterator[tuple[Val, str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...gpu.lower.words import through_words
+from .statements import statement
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -33,8 +34,8 @@ def special_register(g: NvLowering, name: str) -> Val:
 def clock(g: NvLowering, what: str) -> Val:
     """Nanoseconds as i64, or the number of the multiprocessor."""
     if what in ("time", "globaltimer"):
-        return g.w.effect('call i64 asm sideeffect "mov.u64 $0, %globaltimer;", "=l"()', "i64")
-    return g.w.effect('call i32 asm sideeffect "mov.u32 $0, %smid;", "=r"()', "i32")
+        return statement(g, "mov.u64 $0, %globaltimer;", gives=["i64"], memory=False)[0]
+    return statement(g, "mov.u32 $0, %smid;", gives=["i32"], memory=False)[0]
 
 
 def barrier(g: NvLowering) -> None:
@@ -65,7 +66,7 @@ def _numbered(g: NvLowering, how: str, number: int | Val, warps: int) -> None:
 
 def warp_barrier(g: NvLowering) -> None:
     """The lanes of a warp meet, and see each other's memory."""
-    g.w.effect('call void asm sideeffect "bar.warp.sync 0xffffffff;", "~{memory}"()')
+    statement(g, "bar.warp.sync 0xffffffff;")
 
 
 def proxy_fence(g: NvLowering, everywhere: bool = False) -> None:
@@ -73,8 +74,7 @@ def proxy_fence(g: NvLowering, everywhere: bool = False) -> None:
     those to global memory too."""
     if g.target.sm < 90:
         return
-    where = "" if everywhere else ".shared::cta"
-    g.w.effect(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
+    statement(g, f"fence.proxy.async{'' if everywhere else '.shared::cta'};")
 
 
 def uniform(g: NvLowering, x: Val) -> Val:
@@ -95,9 +95,9 @@ def _shuffle(g: NvLowering, mode: str, x: Val, by: int | Val, at: int = -1) -> V
 
 def fewer_registers(g: NvLowering, count: int) -> None:
     """The threads of a warpgroup give registers back."""
-    g.w.effect(f'call void asm sideeffect "setmaxnreg.dec.sync.aligned.u32 {count};", ""()')
+    statement(g, f"setmaxnreg.dec.sync.aligned.u32 {count};", memory=False)
 
 
 def more_registers(g: NvLowering, count: int) -> None:
     """The threads of a warpgroup take registers that others gave back."""
-    g.w.effect(f'call void asm sideeffect "setmaxnreg.inc.sync.aligned.u32 {count};", ""()')
+    statement(g, f"setmaxnreg.inc.sync.aligned.u32 {count};", memory=False)

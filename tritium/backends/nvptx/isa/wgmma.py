@@ -12,6 +12,7 @@ from ...gpu.lower.convert import write
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.lower.words import pack_words
 from . import fragments
+from .statements import statement
 from .tensor_types import NAMES, STEP, multiplies
 from .warp_roles import await_turn
 
@@ -231,12 +232,8 @@ def issue(g: NvLowering, acc: Sequence[Val] | Held, left: Operand, right: Operan
 def _pinned(g: NvLowering, *lists: Sequence[Val]) -> list[list[Val]]:
     """The same values, opaque to LLVM: their definitions cannot move behind this point."""
     values = [x for xs in lists for x in xs if str(x).startswith("%")]
-    result = g.w.struct([x.type for x in values])
-    letters = [{"i32": "r", "i64": "l", "float": "f"}[x.type] for x in values]
-    constraints = ",".join([*(f"={letter}" for letter in letters), *map(str, range(len(values)))])
-    arguments = ", ".join(x.typed for x in values)
-    made = g.w.effect(f'call {result} asm sideeffect "", "{constraints}"({arguments})', result)
-    new = {x: g.w.emit(x.type, f"extractvalue {result} {made}, {k}", made) for k, x in enumerate(values)}
+    made = statement(g, "", *values, gives=[x.type for x in values], tied=len(values), memory=False)
+    new = dict(zip(values, made))
     return [[new.get(x, x) for x in xs] for xs in lists]
 
 
@@ -248,17 +245,17 @@ def _instructions(g: NvLowering, acc: list[Val], left: Operand, first: Sequence[
     are `held` are updated in place.
     """
     count, t = len(acc), left.tile.element
-    letter, kind, total = ("r", "i32", "s32") if t is T.i8 else ("f", "float", "f32")
+    kind, total = ("i32", "s32") if t is T.i8 else ("float", "f32")
     fresh = not held and all(x == g.const(x.type, 0 if t is T.i8 else 0.0) for x in acc)
     in_registers = left.words is not None
     name = f"m64n{2 * count}k{STEP // t.bytes}.{total}.{NAMES[t]}.{NAMES[right.tile.element]}"
     outs = ", ".join(acc if held else (f"${i}" for i in range(count)))
     at = 0 if held else count if fresh else 2 * count  # operands: outputs, the accumulators tied to them, then these
-    inputs, letters = [*first, second], ["r" if in_registers else "l"] * len(first) + ["l"]
+    inputs = [*first, second]
     adds, once = f"setp.{'ne' if fresh else 'eq'}.b32 p, 1, 1;", fresh
     if held and held.begun is not None:
         adds, once = f"mov.pred p, ${len(inputs)};", True
-        inputs, letters = [*inputs, held.begun], [*letters, "b"]
+        inputs.append(held.begun)
     lines = [f"{{ .reg .pred p; .reg .b64 da, db; {adds} wgmma.fence.sync.aligned;"]
     for step in range(left.depth * t.bytes // STEP):
         lines.append(f"add.s64 db, ${at + len(first)}, {right.advance(step)};")
@@ -272,11 +269,10 @@ def _instructions(g: NvLowering, acc: list[Val], left: Operand, first: Sequence[
             lines.append("setp.eq.b32 p, 1, 1;")
     lines += [*ends, "}"]
     if held:
-        _stated(g, " ".join(lines), 0, inputs, letters, "void")
+        statement(g, " ".join(lines), *inputs)
         return acc
-    if fresh:
-        return _stated(g, " ".join(lines), count, inputs, [f"=&{letter}"] * count + letters, kind)
-    return tied(g, " ".join(lines), acc, inputs, letters, letter, kind)
+    updated = () if fresh else acc
+    return statement(g, " ".join(lines), *updated, *inputs, gives=[kind] * count, tied=len(updated), early=fresh)
 
 
 def _flags(t: T.Scalar, left: Operand, right: Operand) -> str:
@@ -286,23 +282,6 @@ def _flags(t: T.Scalar, left: Operand, right: Operand) -> str:
         return "p"
     turned = [] if t.bits != 16 else [right] if left.words is not None else [left, right]
     return ", ".join(["p", "1", "1", *(str(int(not operand.k_major)) for operand in turned)])
-
-
-def tied(g: NvLowering, body: str, acc: list[Val], others: Sequence[Val], letters: Sequence[str], letter: str,
-         kind: str) -> list[Val]:
-    """An asm statement that updates accumulators in place."""
-    count = len(acc)
-    return _stated(g, body, count, (*acc, *others), [f"={letter}"] * count + [*map(str, range(count)), *letters], kind)
-
-
-def _stated(g: NvLowering, body: str, count: int, inputs: Sequence[Val], constraints: Sequence[str],
-            kind: str) -> list[Val]:
-    """The `count` results of an asm statement."""
-    w, result = g.w, g.w.struct([kind] * count) if count else "void"
-    arguments = ", ".join(x.typed for x in inputs)
-    body = f'asm sideeffect "{body}", "{",".join(constraints)},~{{memory}}"'
-    made = w.effect(f"call {result} {body}({arguments})", result)
-    return [w.emit(kind, f"extractvalue {result} {made}, {i}", made) for i in range(count)]
 
 
 class Held:
@@ -320,15 +299,10 @@ class Held:
         self.kind = init[0].type
         name = g.w.label("sums").replace(".", "_")
         self.names = [f"{name}_{k}" for k in range(len(init))]
-        g.w.effect(f'call void asm sideeffect ".reg .b32 {name}_<{len(init)}>;", ""()', at=0)
+        statement(g, f".reg .b32 {name}_<{len(init)}>;", memory=False, at=0)
         self.fresh = nonempty and all(x == g.const(self.kind, 0 if self.kind == "i32" else 0.0) for x in init)
         if not self.fresh:
-            moves = " ".join(f"mov.b32 {name}, ${k};" for k, name in enumerate(self.names))
-            _stated(g, moves, 0, [*init], [self.letter] * len(init), "void")
-
-    @property
-    def letter(self) -> str:
-        return "r" if self.kind == "i32" else "f"
+            statement(g, " ".join(f"mov.b32 {name}, ${k};" for k, name in enumerate(self.names)), *init)
 
     def inside(self, index: Val, first: Val) -> Held:
         """The accumulators in an iteration of the loop."""
@@ -344,7 +318,7 @@ class Held:
         """Their values, once at most `pending` dots are unfinished."""
         wait = "" if pending is None else waiting(pending) + " "
         moves = " ".join(f"mov.b32 ${k}, {name};" for k, name in enumerate(self.names))
-        return _stated(g, wait + moves, len(self.names), (), [f"={self.letter}"] * len(self.names), self.kind)
+        return statement(g, wait + moves, gives=[self.kind] * len(self.names))
 
 
 def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held,
@@ -377,8 +351,7 @@ def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> list[Val]:
 
 def settled(g: NvLowering, acc: Sequence[Val], pending: int) -> list[Val]:
     """The accumulators once at most `pending` dots are unfinished."""
-    kind = acc[0].type
-    return tied(g, waiting(pending), list(acc), (), [], "r" if kind == "i32" else "f", kind)
+    return statement(g, waiting(pending), *acc, gives=[x.type for x in acc], tied=len(acc))
 
 
 def waiting(pending: int) -> str:
