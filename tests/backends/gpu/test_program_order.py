@@ -7,7 +7,6 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.samples import rng
 from tests.backends.gpu.test_language import module_of
-from tritium.backends.gpu.cost_model import CostModel
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.insight import emulator
 
@@ -57,4 +56,4 @@ def ends(axis_size, others, blocks, together):
 @pytest.mark.parametrize("queries", [32, 64, 128])
 def test_the_deal_is_even(queries, heads):
     """A model of the order that kernels follow, with the blocks of an H200."""
-    assert ends(queries, heads, 132, CostModel().dealt_together) < (1.04 if heads > 12 else 1.1)
+    assert ends(queries, heads, 132, NvTarget.of(90).cost.dealt_together) < (1.04 if heads > 12 else 1.1)

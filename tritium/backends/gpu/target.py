@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .cost_model import CostModel
-
 if TYPE_CHECKING:
     from ...ir.opdef import OpKind
     from ...ir.types import Scalar
     from ..llvm.writer import Val
+    from .cost_model import CostModel
     from .lower.function import Lowering
     from .tma import Tma
 
@@ -116,7 +115,7 @@ class Target:
     registers: int = 255  # the most 32-bit registers of a thread
     register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
     tensor_columns: int = 0  # of tensor memory, the most that a program can have
-    cost: CostModel = CostModel()  # noqa: RUF009 - it is frozen
+    cost: CostModel
 
     # --- instructions --------------------------------------------------------------------------------------------
     lower: Mapping[OpKind, Callable]  # op kind -> its lowering

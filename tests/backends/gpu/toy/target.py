@@ -121,7 +121,10 @@ TOY = Target(
     warp_size=64,
     shared_bytes=65536,
     most_threads=2048,
-    cost=CostModel(held_bytes=256, unrolled_trips=4, unrolled_work=1024, run_bits=4),  # wide warps, small caches
+    cost=CostModel(  # wide warps, small caches
+        held_bytes=256, operation_bytes=1, converted_registers=4, idle_factor=2, repeated_loads=2, run_bits=4,
+        unrolled_trips=4, unrolled_work=1024, slow_operations=8, prefetch_share=4, registers_beside_dots=63,
+    ),
     lower=LOWER,
     kernel=lambda threads: ("spir_kernel void", f'"toy.threads"="{threads}"'),
     index=index,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ....errors import TritonError
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
 
-# Nobody has measured these on a device. On CDNA sums of matrix products have registers of their own, so half of the
-# others may wait for the next iteration's tiles. On RDNA they all share 256, and fragments take many.
-_CDNA = CostModel(prefetched_dots=128, prefetch_share=8)
-_RDNA = CostModel(prefetched_dots=64, registers_beside_dots=96)
+# Nobody has measured these on a device; most are those of NVIDIA's GPUs. On CDNA sums of matrix products have registers
+# of their own, so half of the others may wait for the next iteration's tiles. On RDNA they all share 256, and fragments
+# take many.
+_RDNA = CostModel(
+    held_bytes=128, operation_bytes=1, converted_registers=4, idle_factor=2, repeated_loads=2, run_bits=3,
+    unrolled_trips=8, unrolled_work=2048, slow_operations=8, prefetch_share=4, prefetched_dots=64,
+    registers_beside_dots=96,
+)  # fmt: skip
+_CDNA = replace(_RDNA, prefetched_dots=128, prefetch_share=8, registers_beside_dots=63)
 
 
 class UnknownArchitecture(TritonError, ValueError):

@@ -26,13 +26,11 @@ from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
-from ..cost_model import CostModel
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
     from ....ir.core import Block, Module, Op, Value
-
-DEFAULT = CostModel()
+    from ..cost_model import CostModel
 
 _HOLDS = {  # whether a comparison holds always, or never, between numbers from (a, b) and (c, d)
     ops.lt: lambda a, b, c, d: (b < c, a >= d),
@@ -44,11 +42,12 @@ _HOLDS = {  # whether a comparison holds always, or never, between numbers from 
 }
 
 
-def unroll_loops(lanes: int, cost: CostModel = DEFAULT) -> Callable[[Module], Module]:
+def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
     """The pass that unrolls short loops of known length, for warps of `lanes` lanes; `cost` has the limits.
 
+    >>> from tritium.backends.nvptx.isa.target import NvTarget
     >>> from tritium.ir.text import parse_module
-    >>> print(unroll_loops(lanes=32)(parse_module('''kernel @f(%p: ptr<i32>) {
+    >>> print(unroll_loops(32, NvTarget.of(90).cost)(parse_module('''kernel @f(%p: ptr<i32>) {
     ...   %0 = constant {value=0, type=i32} : i32
     ...   %1 = constant {value=2, type=i32} : i32
     ...   %2 = constant {value=1, type=i32} : i32

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 
 from ....errors import TritonError
-from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
 from ...gpu.target import AsyncCopies, Target
 from ...occupancy import MACHINES
@@ -15,6 +14,7 @@ from . import (
     atomics,
     clusters,
     copies,
+    cost,
     global_memory,
     inline_asm,
     messages,
@@ -33,7 +33,6 @@ _PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 
         120: 87, 121: 88}  # fmt: skip
 
 LOWER = {**SHARED, **clusters.LOWER, **warp_roles.LOWER, **mma.LOWER, **inline_asm.LOWER}
-ONE_FOR_ALL = CostModel(ping_pong_warps=0)  # warpgroups do not multiply by themselves
 # The first architectures with copies to shared memory that run by themselves, with stmatrix, with ldmatrix.
 COPIES_SINCE, STORES_MATRICES_SINCE, LOADS_MATRICES_SINCE = 80, 90, 75
 
@@ -77,7 +76,7 @@ def _target(sm: int) -> NvTarget:
         shared_bytes=has.most_shared,
         most_threads=32 * has.warps,
         tensor_columns=tensor_memory.COLUMNS if sm in tcgen05.ARCHITECTURES else 0,
-        cost=ONE_FOR_ALL if sm in tcgen05.ARCHITECTURES else CostModel(),
+        cost=cost.TENSOR_MEMORY if sm in tcgen05.ARCHITECTURES else cost.H200,
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,
