@@ -60,16 +60,11 @@ define internal void @doubt_team() nounwind {
 
 ; Whether this thread may run a job on the team of OpenMP.
 define internal i1 @has_team(i64 %threads) nounwind {
-entry:
   %parallel = load ptr, ptr @tt.team.parallel
-  %none = icmp eq ptr %parallel, null
-  br i1 %none, label %no, label %who
-who:
+  jump %no if icmp eq ptr %parallel, null
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
-  %is_main = icmp eq i64 %self, %main
-  br i1 %is_main, label %count, label %no
-count:
+  jump %no unless icmp eq i64 %self, %main
   %ask = load ptr, ptr @tt.team.threads
   %n = call i32 %ask()
   %n.w = zext i32 %n to i64
@@ -81,13 +76,11 @@ no:
 
 ; 1 if a job that takes so many ticks in all is to run on the team.
 define internal i64 @choose_team(i64 %threads, double %ticks) nounwind {
-entry:
   %threads.f = sitofp i64 %threads to double
   %ideal.f = fdiv double %ticks, %threads.f
   %ideal = call i64 @llvm.fptoui.sat.i64.f64(double %ideal.f)
   store i64 %ideal, ptr @ideal
-  %may = call i1 @has_team(i64 %threads)
-  br i1 %may, label %compare, label %workers
+  jump %workers unless call i1 @has_team(i64 %threads)
 compare:
   %by.workers = load i64, ptr @tt.team.cost
   %by.team = call i64 @team_cost()
@@ -102,7 +95,6 @@ compare:
   %word = zext i1 %chosen to i64
   br label %done
 workers:
-  br label %done
 done:
   %team = phi i64 [%word, %compare], [0, %workers]
   store i64 %team, ptr @team.chosen
@@ -127,9 +119,7 @@ define internal void @note_cost(i64 %now) nounwind {
   %average = lshr i64 %sum, 2
   store i64 %average, ptr %mine.p
   %untried = load i64, ptr @untried
-  %tried = icmp eq i64 %untried, 0
-  br i1 %tried, label %judge, label %done
-judge:
+  jump %done unless icmp eq i64 %untried, 0
   %other = xor i64 %mine, 1
   %other.p = getelementptr i64, ptr @tt.team.cost, i64 %other
   %theirs = load i64, ptr %other.p
@@ -139,34 +129,28 @@ judge:
   %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
   %next = select i1 %won, i64 32, i64 %rarer
   store i64 %next, ptr @try_every
-  br label %done
 done:
   ret void
 }
 
 ; What each thread of the team calls; the caller is one of them. Signals leave a program, but never the team.
 define internal void @team_member(ptr %job) nounwind {
-entry:
   %floats = call i64 @own_floats()
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
   %is_caller = icmp eq i64 %self, %main
   %caller = zext i1 %is_caller to i64
   %arena = call ptr @arena_for(ptr %job, i64 %caller)
-  %none = icmp eq ptr %arena, null
-  br i1 %none, label %done, label %run
-run:
+  jump %done if icmp eq ptr %arena, null
   %began = call i64 @ticks()
   %ran = call i64 @guarded(ptr %job, ptr %arena, ptr @drain)
-  br i1 %is_caller, label %note, label %leave
-note:
+  jump %leave unless %is_caller
   store i64 %ran, ptr @team.ran
   store i64 %began, ptr @team.began
   br label %done
 leave:
   %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
-  br label %done
 done:
   call void @give_floats(i64 %floats)
   ret void

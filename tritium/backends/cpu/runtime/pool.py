@@ -125,14 +125,12 @@ define internal i64 @drain(ptr %job, ptr %arena) nounwind {
 entry:
   %total = load i64, field job.total of %job
   %chunk = load i64, field job.chunk of %job
-  br label %take
 take:
   %done = phi i64 [0, %entry], [%so_far, %run]
   %begin = atomicrmw add ptr @next, i64 %chunk monotonic
   %over = icmp sge i64 %begin, %total
   %stopped = call i1 @stopped(ptr %job)
-  %stop = or i1 %over, %stopped
-  br i1 %stop, label %leave, label %run
+  jump %leave if or i1 %over, %stopped
 run:
   %to = add i64 %begin, %chunk
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
@@ -161,19 +159,14 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
   %spent.f = sitofp i64 %spent to double
   %programs.f = sitofp i64 %programs to double
   %each = fdiv double %spent.f, %programs.f
-  %entry.p = field known.entry of %known
-  store ptr %entry, ptr %entry.p
-  %each.p = field known.each of %known
-  store double %each, ptr %each.p
+  store ptr %entry, field known.entry of %known
+  store double %each, field known.each of %known
   ret void
 }
 
 ; Whether a worker would find work: the job is open, has programs left and room for a helper.
 define internal i1 @wanted(i64 %state) nounwind {
-entry:
-  %closed = trunc i64 %state to i1                ; then the counter is left to those who use it
-  br i1 %closed, label %no, label %open
-open:
+  jump %no if trunc i64 %state to i1              ; then the counter is left to those who use it
   %next = load atomic i64, ptr @next monotonic, align 8
   %total = load atomic i64, ptr @total monotonic, align 8
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
@@ -189,17 +182,11 @@ no:
 ; Wake up to two; each of them does the same, so that nobody wakes all the others one after another. The mutex is free:
 ; those who wake up want it.
 define internal void @wake_two() nounwind {
-entry:
   %n = load atomic i64, ptr @asleep monotonic, align 8
-  %one = icmp sgt i64 %n, 0
-  br i1 %one, label %first, label %done
-first:
+  jump %done unless icmp sgt i64 %n, 0
   %r1 = call i32 @pthread_cond_signal(ptr @condition)
-  %two = icmp sgt i64 %n, 1
-  br i1 %two, label %second, label %done
-second:
+  jump %done unless icmp sgt i64 %n, 1
   %r2 = call i32 @pthread_cond_signal(ptr @condition)
-  br label %done
 done:
   ret void
 }
@@ -234,102 +221,86 @@ define internal i64 @patience() nounwind {
 }
 
 define internal ptr @worker(ptr %unused) nounwind {
-entry:
   %floats = call i64 @own_floats()                ; not its maker's
-  br label %look
 look:
   %since = call i64 @ticks()
   %patience = call i64 @patience()
-  br label %spin
 spin:
   %state = load atomic i64, ptr @state acquire, align 8
-  %work = call i1 @wanted(i64 %state)
-  br i1 %work, label %join, label %idle
-join:
+  jump %idle unless call i1 @wanted(i64 %state)
   %was = atomicrmw add ptr @state, i64 2 acq_rel  ; all at once: who would compare first would wait for all others
   %closed = trunc i64 %was to i1
   %others = lshr i64 %was, 1
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
   %full = icmp sge i64 %others, %limit
-  %late = or i1 %closed, %full
-  br i1 %late, label %back, label %inside
-back:
+  jump %inside unless or i1 %closed, %full
   %out = atomicrmw sub ptr @state, i64 2 release
   br label %spin
 inside:
   %job = load ptr, ptr @open_job
   %arena = call ptr @arena_for(ptr %job, i64 0)
   %none = icmp eq ptr %arena, null                ; no memory: leave the work to those who have some
-  br i1 %none, label %leave, label %help
-help:
+  jump %leave if %none
   %ran = call i64 @guarded(ptr %job, ptr %arena, ptr @drain)
   %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
-  br label %leave
 leave:
   %left = atomicrmw sub ptr @state, i64 2 release
-  br i1 %none, label %sleep, label %look
+  jump %sleep if %none else %look
 idle:
   call void @pause()
   %now = call i64 @ticks()
   %spent = sub i64 %now, %since
   %least = load i64, ptr @spin_for
-  %polite = icmp sgt i64 %spent, %least
-  br i1 %polite, label %yield, label %spin
-yield:
+  jump %spin unless icmp sgt i64 %spent, %least
   %y = call i32 @sched_yield()
-  %tired = icmp sgt i64 %spent, %patience
-  br i1 %tired, label %sleep, label %spin
+  jump %spin unless icmp sgt i64 %spent, %patience
 sleep:
   %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
   %n1 = atomicrmw add ptr @asleep, i64 1 seq_cst
   %again = load atomic i64, ptr @state seq_cst, align 8
-  %missed = call i1 @wanted(i64 %again)           ; opened since: its caller may have signalled already
-  br i1 %missed, label %awake, label %wait
-wait:
+  jump %awake if call i1 @wanted(i64 %again)      ; opened since: its caller may have signalled already
   %r2 = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
   call void @woke()
-  br label %awake
 awake:
   %n2 = atomicrmw sub ptr @asleep, i64 1 monotonic
   %r3 = call i32 @pthread_mutex_unlock(ptr @mutex)
   %then = load atomic i64, ptr @state acquire, align 8
-  %still = call i1 @wanted(i64 %then)
-  br i1 %still, label %pass, label %look
-pass:
+  jump %look unless call i1 @wanted(i64 %then)
   call void @wake_two()
   br label %look
 }
 
-; Threads are made when a job first wants them, and take no signals but for their own faults: those are Python's.
-define internal void @spawn(i64 %limit) nounwind noinline cold {
-entry:
+; Threads that are made now take no signals but for their own faults: those are Python's.
+; %before gets the signals that this thread takes, to be set again.
+define internal void @leave_signals(ptr %before) nounwind noinline cold {
   %all = alloca [128 x i8], align 16
-  %before = alloca [128 x i8], align 16
-  %thread = alloca ptr
   %r1 = call i32 @sigfillset(ptr %all)
   %d1 = call i32 @sigdelset(ptr %all, i32 11)     ; SIGSEGV, SIGBUS, SIGFPE, SIGILL
   %d2 = call i32 @sigdelset(ptr %all, i32 {bus})
   %d3 = call i32 @sigdelset(ptr %all, i32 8)
   %d4 = call i32 @sigdelset(ptr %all, i32 4)
   %r2 = call i32 @pthread_sigmask(i32 {block}, ptr %all, ptr %before)
-  br label %check
+  ret void
+}
+
+; Threads are made when a job first wants them.
+define internal void @spawn(i64 %limit) nounwind noinline cold {
+  %before = alloca [128 x i8], align 16
+  %thread = alloca ptr
+  call void @leave_signals(ptr %before)
 check:
   %n = load i64, ptr @tt.pool.spawned
-  %missing = icmp slt i64 %n, %limit
-  br i1 %missing, label %make, label %done
-make:
+  jump %done unless icmp slt i64 %n, %limit
   %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
-  %bad = icmp ne i32 %failed, 0                   ; a limit of the system: go on with those there are
-  br i1 %bad, label %done, label %count
-count:
+  jump %done if icmp ne i32 %failed, 0            ; a limit of the system: go on with those there are
   %id = load ptr, ptr %thread
-  %r3 = call i32 @pthread_detach(ptr %id)
+  %r1 = call i32 @pthread_detach(ptr %id)
   %more = add i64 %n, 1
   store atomic i64 %more, ptr @tt.pool.spawned monotonic, align 8
   br label %check
 done:
-  %r4 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
+  %r2 = call i32 @pthread_sigmask(i32 {set}, ptr %before, ptr null)
   ret void
 }
 """
@@ -338,18 +309,14 @@ _RUN = """
 ; Run a job to its end. 0: done, 1: no memory for an arena, 2: an assertion failed, 3: a signal handler raised, and the
 ; exception waits; from `run_together` 4: too many programs, 5: not enough threads.
 define i32 @tt.run(ptr %job) nounwind {
-entry:
   %raised.p = field job.raised of %job
   store i64 0, ptr %raised.p
   %stage.p = field job.stage of %job
   store i64 0, ptr %stage.p
   %floats.p = field job.floats of %job
-  %due.p = field job.due of %job
-  store i64 0, ptr %due.p
+  store i64 0, field job.due of %job
   %arena = call ptr @arena_for(ptr %job, i64 1)
-  %none = icmp eq ptr %arena, null
-  br i1 %none, label %no_memory, label %begin
-no_memory:
+  jump %begin unless icmp eq ptr %arena, null
   ret i32 1
 begin:
   call void @enter_launch()
@@ -359,8 +326,7 @@ begin:
   %together = load i64, field job.together of %job
   %all = icmp ne i64 %together, 0
   %several = icmp ugt i64 %total, 1
-  %at_once = and i1 %all, %several
-  br i1 %at_once, label %crowd, label %share
+  jump %share unless and i1 %all, %several
 crowd:
   %made = call i32 @run_together(ptr %job, ptr %arena)
   br label %done
@@ -372,11 +338,9 @@ share:
   %how = select i1 %alone, ptr @run_alone, ptr @share
   %r = call i64 @guarded(ptr %job, ptr %arena, ptr %how)
   %stage = load i64, ptr %stage.p
-  %taken = icmp ne i64 %stage, 0
-  br i1 %taken, label %finish, label %done
+  jump %done unless icmp ne i64 %stage, 0
 finish:
   call void @close(ptr %job)
-  br label %done
 done:
   %outcome = phi i32 [%made, %crowd], [0, %share], [0, %finish]
   %header = getelementptr %header, ptr %arena, i64 -1
@@ -386,9 +350,7 @@ done:
   call void @give_floats(i64 %floats.then)
   %stop.p = field job.stop of %job
   %stop = load atomic i64, ptr %stop.p monotonic, align 8
-  %over = icmp ne i64 %stop, 0
-  br i1 %over, label %why, label %end
-end:
+  jump %why if icmp ne i64 %stop, 0
   ret i32 %outcome
 why:
   %raised = load i64, ptr %raised.p
@@ -404,14 +366,12 @@ entry:
   %args = load ptr, field job.slots of %job
   %grid = load ptr, field job.grid of %job
   %total = load i64, field job.total of %job
-  br label %run
 run:
   %at = phi i64 [0, %entry], [%end, %more]
   %to = add i64 %at, 1024
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void %kernel(ptr %args, i64 %at, i64 %end, ptr %grid, ptr %arena)
-  %left = icmp ult i64 %end, %total
-  br i1 %left, label %more, label %done
+  jump %done unless icmp ult i64 %end, %total
 more:
   call void @tt.poll(ptr %arena)
   br label %run
@@ -445,13 +405,11 @@ entry:
   %share = load i64, ptr @share_after
   %cold = load atomic i64, ptr @wake_after monotonic, align 8
   %workers = select i1 %awake, i64 %share, i64 %cold
-  %may = call i1 @has_team(i64 %threads)
-  br i1 %may, label %team, label %done
+  jump %done unless call i1 @has_team(i64 %threads)
 team:
   %cost = call i64 @team_cost()
   %least = call i64 @llvm.umax.i64(i64 %cost, i64 %share)
   %best = call i64 @llvm.umin.i64(i64 %least, i64 %workers)
-  br label %done
 done:
   %ticks = phi i64 [%workers, %entry], [%best, %team]
   ret i64 %ticks
@@ -459,20 +417,16 @@ done:
 
 ; A job ran alone because others were slow to help, it seems: that is believed a little less each time.
 define internal void @doubt(i64 %start) nounwind {
-entry:
   %now = call i64 @ticks()
   %spent = sub i64 %now, %start
   %share = load i64, ptr @share_after
-  %short = icmp ult i64 %spent, %share
-  br i1 %short, label %done, label %less
-less:
+  jump %done if icmp ult i64 %spent, %share
   %wake = load atomic i64, ptr @wake_after monotonic, align 8
   %part = lshr i64 %wake, 6
   %lower = sub i64 %wake, %part
   %least = call i64 @llvm.umax.i64(i64 %lower, i64 %share)
   store atomic i64 %least, ptr @wake_after monotonic, align 8
   call void @doubt_team()
-  br label %done
 done:
   ret void
 }
@@ -494,14 +448,11 @@ define internal void @note_gap(i64 %now) nounwind {
 
 ; Run programs until none is left to take; the pool may be taken and open afterwards, and others inside.
 define internal i64 @share(ptr %job, ptr %arena) nounwind {
-entry:
   %total = load i64, field job.total of %job
   %stage.p = field job.stage of %job
   %limit = load atomic i64, ptr @tt.pool.limit monotonic, align 8
   %swap = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue { i32, i1 } %swap, 1
-  br i1 %mine, label %first, label %taken
-taken:
+  jump %first if extractvalue { i32, i1 } %swap, 1
   %r0 = call i64 @run_alone(ptr %job, ptr %arena)
   ret i64 0
 first:
@@ -520,13 +471,12 @@ first:
   %each.then = load double, field known.each of %known
   %each = select i1 %same, double %each.then, double 1.0e18
   %chunk = call i64 @turn(i64 %total, i64 %threads, double %each)
-  %chunk.p = field job.chunk of %job
-  store i64 %chunk, ptr %chunk.p
+  store i64 %chunk, field job.chunk of %job
   %all = fmul double %each, %total.f
   %much = fcmp ogt double %all, %wake.f
   %at_once = and i1 %same, %much
   %start = call i64 @ticks()
-  br i1 %at_once, label %open, label %own
+  jump %open if %at_once
 own:                                              ; alone, until the rest looks like more than waking somebody costs
   %at = phi i64 [0, %first], [%end, %more]
   %step = phi i64 [%chunk, %first], [%step1, %more]
@@ -535,9 +485,7 @@ own:                                              ; alone, until the rest looks 
   call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
   %last = icmp sge i64 %end, %total
   %failed = call i1 @stopped(ptr %job)
-  %stop = or i1 %last, %failed
-  br i1 %stop, label %alone_to_the_end, label %more
-alone_to_the_end:
+  jump %more unless or i1 %last, %failed
   call void @learn(ptr %known, ptr %kernel, i64 %start, i64 %end)
   call void @doubt(i64 %start)
   br label %done
@@ -555,7 +503,7 @@ more:
   %short = fcmp olt double %tenfold, %bound       ; hardly worth the looking at the clock: look less often
   %double = shl i64 %step, 1
   %step1 = select i1 %short, i64 %double, i64 %step
-  br i1 %long, label %open, label %own
+  jump %own unless %long
 open:
   %from = phi i64 [0, %first], [%end, %more]
   %each.now = phi double [%each, %first], [%each.seen, %more]
@@ -566,75 +514,56 @@ open:
   call void @note_gap(i64 %start)
   %all.now = fmul double %each.now, %total.f
   %team = call i64 @choose_team(i64 %threads, double %all.now)
-  %on_team = icmp ne i64 %team, 0
-  br i1 %on_team, label %team.run, label %workers
+  jump %workers unless icmp ne i64 %team, 0
 team.run:
   %with_team = call i64 @run_on_team(ptr %job, i64 %threads)
   %with_team.at = load i64, ptr @team.began
   br label %ended
 workers:
   %odd = atomicrmw sub ptr @state, i64 1 seq_cst
-  %few = icmp slt i64 %there, %limit
-  br i1 %few, label %spawn, label %ask
-spawn:
+  jump %ask unless icmp slt i64 %there, %limit
   call void @spawn(i64 %limit)
-  br label %ask
 ask:
   %sleeping = load atomic i64, ptr @asleep seq_cst, align 8
-  %someone = icmp sgt i64 %sleeping, 0
-  br i1 %someone, label %signal, label %work
+  jump %work unless icmp sgt i64 %sleeping, 0
 signal:                                           ; after whoever looked at the state, and goes to sleep
   %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
   %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
   call void @wake_two()
-  br label %work
 work:
   %opened = call i64 @ticks()                     ; waking others is not part of what programs take
   %with_workers = call i64 @drain(ptr %job, ptr %arena)
-  br label %ended
 ended:
   %ran = phi i64 [%with_team, %team.run], [%with_workers, %work]
   %began = phi i64 [%with_team.at, %team.run], [%opened, %work]
-  %busy = icmp sgt i64 %ran, 0
-  br i1 %busy, label %note, label %done
-note:
+  jump %done unless icmp sgt i64 %ran, 0
   call void @learn(ptr %known, ptr %kernel, i64 %began, i64 %ran)
-  br label %done
 done:
   ret i64 0
 }
 
 ; Give the pool back: nobody comes in any more, and those who are inside are waited for.
 define internal void @close(ptr %job) nounwind {
-entry:
   %stage = load i64, field job.stage of %job
-  %opened = icmp eq i64 %stage, 2
-  br i1 %opened, label %shut, label %release
+  jump %release unless icmp eq i64 %stage, 2
 shut:
   %inside = atomicrmw or ptr @state, i64 1 acq_rel
-  br label %join
 join:                                             ; for those who are inside
   %tries = phi i64 [0, %shut], [%tried, %again]
   %state = load atomic i64, ptr @state acquire, align 8
-  %empty = icmp eq i64 %state, 1
-  br i1 %empty, label %shut.down, label %waiting
-waiting:
+  jump %shut.down if icmp eq i64 %state, 1
   %tried = add i64 %tries, 1
   call void @pause()
-  %long_wait = icmp sgt i64 %tries, 2000
-  br i1 %long_wait, label %yield, label %again
-yield:
+  jump %again unless icmp sgt i64 %tries, 2000
   %r = call i32 @sched_yield()
   %now = call i64 @ticks()
   call void @look_for_signals(ptr %job, i64 %now)
-  br label %again
 again:
   br label %join
 shut.down:
   %now.closed = call i64 @ticks()
   store i64 %now.closed, ptr @closed_at
   call void @note_cost(i64 %now.closed)
-  br label %release
 release:
   store atomic i32 0, ptr @busy release, align 4
   ret void
