@@ -1,5 +1,7 @@
 """Reductions between lanes and warps: of every type, few and many results, and functions whose sides matter."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import data
+from tritium.backends.compiler import GPUTarget
 
 pytestmark = pytest.mark.sampled
 
@@ -86,3 +89,63 @@ def test_all_threads_have_the_same_of_a_function_whose_sides_round_apart(check, 
     seen = check(means, x, *outs, rows, columns, 1024, warps=warps, tolerance=1e-5)
     for out in seen[1:4]:
         assert (out == out[:, :1]).all()
+
+
+@triton.jit
+def moments(x, o, s, c, M: tl.constexpr, K: tl.constexpr, COUNTED: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    v = tl.load(x + m[:, None] * K + k[None, :])
+    weight = tl.full([M, K], 1.0, tl.float32) if COUNTED else tl.load(c + m[:, None] * 0 + k[None, :] * 0)
+    mean, spread, count = tl.reduce((v, tl.zeros_like(v), weight), 1, joined)
+    tl.store(o + m, mean)
+    tl.store(s + m, spread)
+    tl.store(c + m, count)
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1024), (2, 512), (32, 64)])
+def test_weights_that_are_constants(check, rows, columns, warps):
+    outs = [np.ones(rows, "f4") for _ in range(3)]
+    check(moments, data("f4", rows, columns), *outs, rows, columns, True, warps=warps, tolerance=1e-5)
+
+
+def shuffles(counted):
+    types = dict.fromkeys("xosc", "*fp32")
+    source = triton.compiler.ASTSource(moments, types, {"M": 2, "K": 2048, "COUNTED": counted})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 16})
+    return len(re.findall(r"= call i32 @llvm.nvvm.shfl", made.asm["llir"])), made.asm["llir"].count("div.full")
+
+
+def test_weights_that_are_constants_are_added_by_the_compiler():
+    """Means and spreads go five times between lanes and twice behind the exchange of warps; weights need not."""
+    assert shuffles(True) == (14, 0)
+    assert shuffles(False)[0] == 21 and shuffles(False)[1] > 0
+
+
+@triton.jit
+def largest(a, b):
+    mask = a > b
+    mask |= a != a
+    return tl.where(mask, a, b)
+
+
+@triton.jit
+def smallest(a, b):
+    mask = a < b
+    mask |= a != a
+    return tl.where(mask, a, b)
+
+
+@triton.jit
+def extremes(x, o, M: tl.constexpr, K: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    v = tl.load(x + m[:, None] * K + k[None, :])
+    tl.store(o + m, tl.reduce(v, 1, largest))
+    tl.store(o + M + m, tl.reduce(v, 1, smallest))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_extremes_or_nan(check, dtype):
+    x = data(dtype, 8, 256)
+    x[1, 3], x[2, 0], x[3, 255], x[4, 7] = np.nan, np.inf, -np.inf, -np.nan
+    check(extremes, x, np.zeros(16, dtype), 8, 256, warps=4)

@@ -7,13 +7,14 @@ passes over addresses take time that grows faster than the number of lines.
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from .writer import Level, Val, Writer
 
-__all__ = ["NumberingWriter"]
+__all__ = ["NumberingWriter", "number_of"]
 
 _FOLD: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_,
@@ -23,6 +24,23 @@ _SHIFTS = frozenset(("shl", "lshr", "ashr"))
 _RIGHT_ZERO = frozenset(("add", "sub", "or", "xor")) | _SHIFTS  # x + 0 is x
 _LEFT_ZERO = frozenset(("add", "or", "xor"))
 _ABSORBING = frozenset(("mul", "and"))  # x * 0 is 0
+
+
+def number_of(x: Val) -> float | int | None:
+    """The number that a constant of an integer, float or double type spells; None of other values.
+
+    >>> from tritium.backends.llvm.writer import value
+    >>> number_of(value("i32", "-7")), number_of(value("float", "0x3FB99999A0000000")), number_of(value("i1", "true"))
+    (-7, 0.10000000149011612, True)
+    >>> number_of(value("i32", "%x"))
+    """
+    if x[0] == "%":
+        return None
+    if x.type in ("float", "double"):
+        return struct.unpack(">d", bytes.fromhex(x[2:]))[0] if x.startswith("0x") else float(x)
+    if x.type == "i1":
+        return x == "true"
+    return int(x) if x.type[0] == "i" else None
 
 
 class Branch(NamedTuple):

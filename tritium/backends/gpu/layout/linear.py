@@ -148,13 +148,15 @@ def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int, order
     registers.
 
     `order` lists the axes from fastest to slowest (default: last axis first). With also=(axis, count), a thread has up
-    to `count` neighbours along that axis, too, if it has so many elements. A warp has all elements along the axis
-    `within_warp`, if the others have enough for all warps.
+    to `count` neighbours along that axis, too, if it has so many elements. As few warps as possible share the elements
+    along the axis `within_warp`.
 
     >>> blocked((32, 128), 8, 4, 64, also=(0, 4))
     Layout((32, 128), reg=(1, 2, 4, 128), lane=(8, 16, 32, 64, 256, 512), warp=(1024, 2048))
     >>> blocked((4, 256), 1, 4, 32, within_warp=1)
     Layout((4, 256), reg=(32, 64, 128), lane=(1, 2, 4, 8, 16), warp=(256, 512))
+    >>> blocked((2, 256), 1, 4, 32, within_warp=1)
+    Layout((2, 256), reg=(64, 128), lane=(1, 2, 4, 8, 16), warp=(256, 32))
     """
     order = tuple(order or reversed(range(len(shape))))
     bits = [1 << (axis_bits(shape, axis)[0] + k) for axis in order for k in range(log2(shape[axis]))]
@@ -169,9 +171,8 @@ def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int, order
     lane, rest = rest[: log2(lanes)], rest[log2(lanes) :]
     if within_warp is not None:
         low, width = axis_bits(shape, within_warp)
-        others = [x for x in rest if not 1 << low <= x < 1 << (low + width)]
-        if len(others) >= log2(warps):
-            rest = others[: log2(warps)] + [x for x in rest if x not in others[: log2(warps)]]
+        others = [x for x in rest if not 1 << low <= x < 1 << (low + width)][: log2(warps)]
+        rest = others + [x for x in rest if x not in others]
     warp, rest = rest[: log2(warps)], rest[log2(warps) :]
     return Layout(tuple(shape), tuple(reg + rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
+from ....ir.rewrite import Rewriter, substitute
+from ....passes.simplify import apply_rules
+from ...llvm.numbering import number_of
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits
 from ..layout.values import layout_of
@@ -37,7 +40,7 @@ def _partials_need(op: Op, room: Room) -> Need | None:
 def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     layout, region = g.layout(op.operands[0]), op.regions[0]
     axis = Axis(layout, op.attrs["axis"])
-    combine = lambda a, b: g.inline(region, [*a, *b])
+    combine = Combination(g, region)
     groups = {}
     for r, e in enumerate(layout.register_elements()):
         groups.setdefault(e & ~axis.mask, []).append([x[r] for x in xs])
@@ -52,6 +55,39 @@ def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     return _arrange(g, op, keys, totals, axis, layout)
 
 
+class Combination:
+    """Combines what two places have of all operands, by the region of a reduction.
+
+    What is a constant on either side is one in the code: so Welford's weights, which begin as ones, are added while the
+    kernel is compiled, and quotients of them as well."""
+
+    def __init__(self, g: Lowering, region: Block):
+        self.g, self.region = g, region
+        self.known: dict[tuple, Block] = {}
+
+    def __call__(self, a: Sequence[Val], b: Sequence[Val]) -> list[Val]:
+        sides = [*a, *b]
+        numbers = tuple(map(number_of, sides))
+        if numbers.count(None) == len(numbers):
+            return self.g.inline(self.region, sides)
+        key = tuple(map(repr, numbers))  # 0.0 is not -0.0
+        if key not in self.known:
+            self.known[key] = _with_constants(self.region, numbers)
+        return self.g.inline(self.known[key], [x for x, n in zip(sides, numbers) if n is None])
+
+
+def _with_constants(region: Block, numbers: Sequence[float | int | None]) -> Block:
+    """The region with numbers in place of some parameters; it takes the others."""
+    b = Rewriter(apply_rules)
+    others = [arg for arg, n in zip(region.args, numbers) if n is None]
+    with b.region([arg.type for arg in others], [arg.name for arg in others]) as inner:
+        rest = iter(inner.args)
+        args = [next(rest) if n is None else ops.constant(b, value=n, type=arg.type)
+                for arg, n in zip(region.args, numbers)]  # fmt: skip
+        ops.yield_(b, *substitute(b, region, args))
+    return inner.block
+
+
 def _between_lanes(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int],
                    combine: Callable) -> Sequence[Sequence[Val]]:
     """Combine with the lanes that differ in these bits of their number, one bit after the other.
@@ -59,9 +95,14 @@ def _between_lanes(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int
     The lane without any of them, and those that it hears from, have what comes first on the left. So where the sides of
     a combination matter, the result that counts is that lane's."""
     for bit in lanes:
-        others = [[g.target.shuffle(g, x, "xor", 1 << bit) for x in t] for t in totals]
+        others = [[_heard(g, x, "xor", 1 << bit) for x in t] for t in totals]
         totals = [combine(*pair) for pair in zip(totals, others)]
     return totals
+
+
+def _heard(g: Lowering, x: Val, how: str, lane: int | Val) -> Val:
+    """What another lane has of a value; a constant all have."""
+    return g.target.shuffle(g, x, how, lane) if x[0] == "%" else x
 
 
 def _from_first(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int]) -> Sequence[Sequence[Val]]:
@@ -69,7 +110,7 @@ def _from_first(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int]) 
     if not lanes:
         return totals
     first = g.w.binary("and", g.place("lane"), g.int(g.lanes - 1 & ~sum(1 << bit for bit in lanes)))
-    return [[g.target.shuffle(g, x, "from", first) for x in t] for t in totals]
+    return [[_heard(g, x, "from", first) for x in t] for t in totals]
 
 
 def _may_round_apart(region: Block) -> bool:
@@ -119,20 +160,23 @@ def _across_warps(g: Lowering, op: Op, layout: Layout, axis: Axis, keys: list[in
     with w.when(_is_first(g, axis.of("lane"))) if sided and axis.of("lane") else nullcontext():
         for total, index in zip(totals, _slots(g, layout, axis, at, place, count)):
             for x, base, t in zip(total, bases, types):
-                g.shared.store(g, base, index, x, t)
+                if x[0] == "%":
+                    g.shared.store(g, base, index, x, t)
     passage.after_write()
     if place is None:
-        rows = lambda index: [
-            [g.shared.load(g, base, w.binary("add", index, g.int(p * count)), t) for base, t in zip(bases, types)]
-            for p in range(1 << bits)
+        read = lambda index, base, t: [
+            g.shared.load(g, base, w.binary("add", index, g.int(p * count)), t) for p in range(1 << bits)
         ]
     else:
         part = g.spread([1 << alone + shared.index(k) if k in shared else 0 for k in range(g.lane_bits)], "lane")
         start = lambda index: w.binary("or disjoint", w.binary("shl", index, g.int(bits)), part)
-        rows = lambda index: list(
-            zip(*[g.shared.load_several(g, base, start(index), t, 1 << alone) for base, t in zip(bases, types)])
-        )
-    out = _between_lanes(g, [_tree(rows(index), combine) for index in at], shared[::-1], combine)
+        read = lambda index, base, t: g.shared.load_several(g, base, start(index), t, 1 << alone)
+    partials = 1 << (bits if place is None else alone)
+    rows = lambda total, index: list(
+        zip(*[read(index, base, t) if x[0] == "%" else [x] * partials for x, base, t in zip(total, bases, types)])
+    )
+    collected = [_tree(rows(total, index), combine) for total, index in zip(totals, at)]
+    out = _between_lanes(g, collected, shared[::-1], combine)
     return _from_first(g, out, shared) if sided else out
 
 
