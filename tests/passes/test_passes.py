@@ -28,6 +28,7 @@ PIPELINES = {
     "licm": (licm,),
     "accumulate": (accumulate, dce),
     "apply_hints": (passes.apply_hints, dce),
+    "apply_ranges": (passes.apply_ranges,),
     "reduce_early": (reduce_early, dce),
     "sink_stores": (sink_stores, dce),
     "legalize": (legalize(), dce),

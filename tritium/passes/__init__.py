@@ -13,6 +13,7 @@ from .. import knobs
 from ..ir.verify import name_of, verify
 from .accumulate import accumulate
 from .apply_hints import apply_hints
+from .apply_ranges import apply_ranges
 from .dce import dce
 from .inline_calls import has_tiles, inline_calls
 from .instrument import instrument
@@ -33,8 +34,8 @@ CLEANUP = (
 )
 
 # Every pass that needs no target; `legalize` makes one for what a target has.
-PASSES = (accumulate, apply_hints, dce, inline_calls, instrument, licm, promise_arguments, reduce_early, simplify,
-          sink_stores)
+PASSES = (accumulate, apply_hints, apply_ranges, dce, inline_calls, instrument, licm, promise_arguments, reduce_early,
+          simplify, sink_stores)
 
 
 def run(module, pipeline, watch=None):
@@ -134,6 +135,7 @@ __all__ = [
     "Unchanged",
     "accumulate",
     "apply_hints",
+    "apply_ranges",
     "dce",
     "dumping",
     "first_that",

@@ -5,6 +5,8 @@ A rule looks at one op and what it is made of, never makes code worse, and has a
 
 from __future__ import annotations
 
+import math
+
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result
@@ -240,6 +242,15 @@ def with_itself(b, op):
     return None
 
 
+@on(ops.lt, ops.gt)
+def beyond_infinity(b, op):
+    """x < -inf, x > inf -> false"""
+    x, y = op.operands
+    if T.element(y.type).is_float and number(y) == (-math.inf if op.kind is ops.lt else math.inf):
+        return truth(b, False, x.type)
+    return None
+
+
 @on(ops.eq, ops.ne)
 def with_truth(b, op):
     """c == true, c != false -> c; c == false, c != true -> c ^ true"""
@@ -285,6 +296,20 @@ def choose(b, op):
             return ops.and_(b, c, x)        # c ? x : false
         if nx is not None and nx:
             return ops.or_(b, c, y)         # c ? true : y
+    return None
+
+
+@on(ops.select)
+def extremum_or_nan(b, op):
+    """(x > 3 or x is NaN) ? x : 3 -> x <= 3 ? 3 : x, and the same of <"""
+    c, x, y = op.operands
+    value = number(y)
+    if value is None or value != value or type(c) is not Op or c.kind is not ops.or_:
+        return None
+    for side, other in (c.operands, c.operands[::-1]):
+        match side, other:
+            case Op(ops.gt | ops.lt as kind, operands), Op(ops.ne, tested) if operands == (x, y) and tested == (x, x):
+                return ops.select(b, OPPOSITE[kind](b, x, y), y, x)
     return None
 
 

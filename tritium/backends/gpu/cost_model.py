@@ -40,6 +40,8 @@ class CostModel:
     # in flight at once.
     unrolled_trips: int
     unrolled_work: int
+    # Bytes of loaded tiles that a thread may keep, once loops are unrolled, rather than load them again.
+    kept_bytes: int
     # A function such as a logarithm, in operations.
     slow_operations: int
     # Prefetched loads may take this fraction (1 / prefetch_share) of a thread's registers: temporaries and results are

@@ -4,8 +4,8 @@
       x = load p + (i + arange), i + arange < 5000            ->        ... twice more, for 2048 and 4096
       acc = acc + x
 
-The loads of all iterations are then in flight at once. The index is a constant, so masks of iterations within bounds
-and branches of the first iteration fold.
+The loads of all iterations are then in flight at once. The index is a constant, so branches of the first iteration
+fold, and `apply_ranges` finds the masks of iterations within bounds to hold.
 
 Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. Loops with a
 `loop_unroll_factor` are left alone.
@@ -17,29 +17,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....analysis.ranges import Derivations
 from ....ir import types as T
-from ....ir.bounds import bounds
 from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.regions import trip_count
-from ....passes.simplify import apply_rules, truth
+from ....passes.simplify import apply_rules
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
     from ....ir.core import Block, Module, Op, Value
     from ..cost_model import CostModel
-
-_HOLDS = {  # whether a comparison holds always, or never, between numbers from (a, b) and (c, d)
-    ops.lt: lambda a, b, c, d: (b < c, a >= d),
-    ops.le: lambda a, b, c, d: (b <= c, a > d),
-    ops.gt: lambda a, b, c, d: (a > d, b <= c),
-    ops.ge: lambda a, b, c, d: (a >= d, b < c),
-    ops.eq: lambda a, b, c, d: (a == b == c == d, b < c or d < a),
-    ops.ne: lambda a, b, c, d: (b < c or d < a, a == b == c == d),
-}
 
 
 def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
@@ -73,9 +62,8 @@ def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
         threads = lanes * module.attrs.get("num_warps", 4)
         if not any(_is_short(op, threads, cost) for op in walk(module.body)):
             return module
-        unrolled = sweep(module, lambda b, op: _unrolled(b, op) if _is_short(op, threads, cost) else apply_rules(b, op))
-        known = unrolled.found_by(Derivations)
-        return dce(sweep(unrolled, lambda b, op: _settled(b, op, known) or apply_rules(b, op)))
+        rule = lambda b, op: _unrolled(b, op) if _is_short(op, threads, cost) else apply_rules(b, op)
+        return dce(sweep(module, rule))
 
     return unroll_loops
 
@@ -113,14 +101,3 @@ def _unrolled(b: Builder, op: Op) -> tuple[Value, ...]:
         values = substitute(b, op.regions[0], (ops.constant(b, value=first + k * step, type=index), *values))
     return tuple(values)
 
-
-def _settled(b: Builder, op: Op, known: Derivations) -> Value | None:
-    """The outcome of a comparison of integers, if it follows from their ranges."""
-    holds = _HOLDS.get(op.kind)
-    if holds is None:
-        return None
-    t = T.element(op.operands[0].type)
-    if type(t) is not T.Scalar or not t.is_int:
-        return None
-    always, never = holds(*(end for x in op.operands for end in bounds(known.rows(x))))
-    return truth(b, always, op.type) if always or never else None

@@ -18,6 +18,8 @@ H200 = CostModel(
     run_bits=3,  # eight lanes write whole sectors of 32 bytes
     unrolled_trips=8,  # chosen, so that the text stays short
     unrolled_work=2048,
+    # 32 registers; chosen: a block of 512 threads keeps a row of 16384 floats, and three such blocks fit an SM
+    kept_bytes=128,
     slow_operations=8,  # chosen
     prefetch_share=4,  # a softmax of 8192 columns by 8 warps goes from 56 registers to 91
     prefetched_dots=0,  # only Turing and Volta have no asynchronous copies
