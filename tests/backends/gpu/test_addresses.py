@@ -68,3 +68,38 @@ def combined_rows(x, o, best, sums, xm, xn, M: tl.constexpr, N: tl.constexpr):
 def test_strided_rows_are_combined_within_warps(check, xm, xn, warps):
     outputs = np.zeros(32, "f4"), np.zeros(32, "i4"), np.zeros((32, 128), "i4")
     check(combined_rows, data("i4", 8192), *outputs, xm, xn, 32, 128, warps=warps)
+
+
+@triton.jit
+def turned(x, o, N: tl.constexpr):
+    n = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(o + n, tl.load(x + (n % 64 * 64 + n // 64)))
+
+
+def test_an_index_of_32_bits_is_widened_and_scaled_at_once():
+    source = triton.compiler.ASTSource(turned, {"x": "*fp32", "o": "*fp32"}, {"N": 1024})
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert len(re.findall(r"mul\.wide\.[su]32", ptx)) >= 8 and not re.search(r"shl\.b64", ptx)
+
+
+@triton.jit
+def halfway(x, o, N: tl.constexpr, W: tl.constexpr):
+    """As Inductor writes an image that is twice as wide."""
+    n = tl.program_id(0) * N + tl.arange(0, N)
+    at = ((n % (2 * W)).to(tl.float32) + 0.5) * 0.5 - 0.5
+    mask = at > 0.0
+    mask |= at != at
+    at = tl.where(mask, at, 0.0)
+    left = at.to(tl.int32)
+    right = left + tl.full([1], 1, tl.int64)
+    right = tl.where(right < W - 1, right, tl.full([1], W - 1, tl.int64))
+    row = n // (2 * W) * W
+    low, high = tl.load(x + left + row), tl.load(x + right + row)
+    tl.store(o + n, low + (high - low) * (at - left.to(tl.float32)))
+
+
+def test_an_image_is_resized_with_indices_of_32_bits(check):
+    check(halfway, data("f4", 16, 32), np.zeros((16, 64), "f4"), 256, 32, grid=(4,), tolerance=1e-6)
+    source = triton.compiler.ASTSource(halfway, {"x": "*fp32", "o": "*fp32"}, {"N": 256, "W": 32})
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert not re.search(r"setp\.nan|min\.s64|setp\.lt\.s64", ptx)
