@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+import tritium.compiler
 from tests.runtime.jit_kernels import X, add
 from tritium.compiler.collector import paused
 from tritium.runtime import dispatch
@@ -76,3 +77,17 @@ def test_garbage_is_not_collected_while_a_kernel_is_compiled(fake, monkeypatch, 
     finally:
         gc.enable()
     assert seen == [False]
+
+
+def test_garbage_is_not_collected_while_the_key_is_computed(monkeypatch):
+    """The key of a kernel takes a syntax tree, whose objects would bring a collection about."""
+    seen, key = [], tritium.compiler.get_cache_key
+
+    def watched(*args):
+        seen.append(gc.get_threshold()[0])
+        return key(*args)
+
+    monkeypatch.setattr(tritium.compiler, "get_cache_key", watched)
+    types = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}
+    tritium.compile(tritium.compiler.ASTSource(add, types, {"BLOCK": 8}), target="x86-64-v3")
+    assert seen == [0] and gc.get_threshold()[0] > 0

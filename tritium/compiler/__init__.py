@@ -77,7 +77,7 @@ def compile(src, target: GPUTarget | str | None = None, options: dict | Options 
 def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env_vars: dict | None):
     target = target or driver.active.get_current_target()
     src = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
-    with busy():
+    with busy(), paused():  # the key alone takes a syntax tree
         making = Making(src, target, options, _env_vars)
         found = making.found()
         kernel = found or making.anew()

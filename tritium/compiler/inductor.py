@@ -10,6 +10,7 @@ starts it, in a decorator with `inductor_meta={...}`.
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from typing import Any
 
@@ -43,8 +44,14 @@ def meta(fn) -> dict[str, Any] | None:
     if not any("inductor_meta" in line for line in lines):
         return None
     start = next((k for k, line in enumerate(lines) if line.lstrip().startswith("def ")), len(lines))
+    return _meta_in("".join(line.lstrip() for line in lines[:start]))
+
+
+@functools.lru_cache(64)  # it is asked for three times in each compilation
+def _meta_in(decorators: str) -> dict[str, Any] | None:
+    """The plain values in the `inductor_meta` of decorators."""
     try:
-        decorated = ast.parse("".join(line.lstrip() for line in lines[:start]) + "def f(): pass").body[0]
+        decorated = ast.parse(decorators + "def f(): pass").body[0]
     except SyntaxError:  # the word stands elsewhere
         return None
     calls = [call for call in getattr(decorated, "decorator_list", ()) if isinstance(call, ast.Call)]
