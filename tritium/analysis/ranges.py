@@ -5,12 +5,12 @@ Pointers are counted in bytes from the parameter they are computed from.
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from .. import ops
 from ..ir import types as T
-from ..ir.bounds import arguments_of, bounds
+from ..ir.bounds import all_bounds, arguments_of, bounds
 from ..ir.core import Op, behind_views, walk
 from ..locks import once_property
 from .arithmetic import Domain, keeps_integers, transfer
@@ -69,6 +69,20 @@ class Derivations:
         """The rows of a value, its own last; with a mask, of the elements where the mask is true."""
         return Rows(self, mask).of(x)
 
+    def bounds(self, xs):
+        """Value -> (least, greatest) at every launch, of many values at once.
+
+        >>> from tritium.ir.text import parse_module
+        >>> m = parse_module("kernel @f() {\\n %0 = program_id {axis=0} : i32\\n %1 = cast %0 {to=i64} : i64\\n"
+        ...                  " %2 = add %1, %1 : i64\\n}")
+        >>> list(Derivations(m).bounds(m.body.ops[1:]).values())
+        [(0, 2147483646), (0, 4294967292)]
+        """
+        rows = Rows(self, most=inf)
+        places = {x: rows.place(x) for x in xs}
+        found = all_bounds(rows.out)
+        return {x: found[at] for x, at in places.items()}
+
 
 class Carried(NamedTuple):
     """A pointer that starts as `start` and is advanced by the `addptr` ops `steps` in every iteration of a loop."""
@@ -105,8 +119,9 @@ class Rows(Domain):
     something of `i[:, None]` and nothing of `i[None, :]`.
     """
 
-    def __init__(self, known, mask=None):
+    def __init__(self, known, mask=None, most: float = MOST_ROWS):
         self.known, self.out, self.places, self.open = known, [], {}, set()
+        self.most = most
         self.limits, self.axes = {}, None
         if mask is not None:
             self.axes = tuple(range(len(T.shape(mask.type))))
@@ -134,6 +149,10 @@ class Rows(Domain):
             self.places[key] = at
         return self.places[key]
 
+    def is_full(self):
+        """Whether operands further back count as unknown."""
+        return len(self.open) > MOST_ROWS or len(self.out) + len(self.open) > self.most
+
     def key(self, x):
         """The key of a value: under a mask, one value along different axes has different keys."""
         return (x, self.axes if type(x.type) is T.Tile else ())
@@ -153,7 +172,7 @@ class Rows(Domain):
     def row(self, x):
         """The row of a value, or the index of an equal one."""
         t = T.element(x.type)
-        if len(self.out) + len(self.open) > MOST_ROWS or type(t) is not T.Ptr and not _is_number(t):
+        if self.is_full() or type(t) is not T.Ptr and not _is_number(t):
             return _any(x)
         if type(x) is not Op:
             found = self.pointer(x) if type(t) is T.Ptr else self.parameter(x, t)

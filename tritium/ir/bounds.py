@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from . import types as T
 
-__all__ = ["Pair", "arguments_of", "bounds", "dependence_distances", "residues"]
+__all__ = ["Pair", "all_bounds", "arguments_of", "bounds", "dependence_distances", "residues"]
 
 _GRID = (2**31 - 1, 65535, 65535)  # programs along an axis, at most
 _BOUNDS = {t.name: (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
@@ -33,6 +33,15 @@ def bounds(rows, arguments=None, grid=None):
     >>> bounds([("between", "i32", 0, 15), ("constant", "i32", 16), ("rem", "i32", 0, 1)])
     (0, 15)
     """
+    return all_bounds(rows, arguments, grid)[-1]
+
+
+def all_bounds(rows, arguments=None, grid=None):
+    """As `bounds`, of every row.
+
+    >>> all_bounds([("between", "i32", 0, 15), ("constant", "i32", 16), ("rem", "i32", 0, 1)])
+    [(0, 15), (16, 16), (0, 15)]
+    """
     found = []
     for name, type_, *operands in rows:
         if type_ in _FLOATS:
@@ -44,7 +53,7 @@ def bounds(rows, arguments=None, grid=None):
         else:
             low, high = _RULES[name](all_, operands, found)
         found.append((low, high) if least <= low and high <= most else all_)
-    return found[-1]
+    return found
 
 
 def _float(name, type_, operands, found):

@@ -18,7 +18,6 @@ from math import inf
 from .. import ops
 from ..analysis.ranges import Derivations
 from ..ir import types as T
-from ..ir.bounds import bounds
 from ..ir.core import Op, walk
 from ..ir.rewrite import sweep
 from .dce import dce
@@ -59,8 +58,7 @@ def apply_ranges(module):
     """
     if any(op.kind.mma for op in walk(module.body)):
         return module
-    known = module.found_by(Derivations)
-    found = dict(_found(module, known))
+    found = dict(_found(module))
     if not found:
         return module
 
@@ -72,36 +70,42 @@ def apply_ranges(module):
     return dce(sweep(module, rule))
 
 
-def _found(module, known):
+def _found(module):
     """(op, what makes its replacement)"""
-    for op in walk(module.body):
+    asked = [op for op in walk(module.body) if _asks(op)]
+    if not asked:
+        return
+    operands = [x for op in asked for x in op.operands if op.kind in _HOLDS or op.kind is ops.select]
+    ranges = module.found_by(Derivations).bounds([*operands, *asked])
+    for op in asked:
         if op.kind in _HOLDS:
-            value = _outcome(op, known)
+            value = _outcome(op, ranges)
             if value is not None:
                 yield op, lambda b, op, value=value: truth(b, value, op.type)
             elif T.element(op.operands[0].type) is T.i64:
                 yield op, _compared
-        elif op.kind is ops.select and _is_extremum(op) and _is_finite(op.operands[2], known):
-            yield op, _without_nan
-        elif op.kind.elementwise and T.element(op.type) is T.i64 and _fits(bounds(known.rows(op))):
+        elif op.kind is ops.select and _is_extremum(op):
+            if ranges[op.operands[2]][0] != -inf:  # with bounds, so no NaN
+                yield op, _without_nan
+        elif _fits(ranges[op]):
             yield op, _narrowed  # what has bounds is a function of integers, whatever their width
 
 
-def _outcome(op, known):
+def _asks(op):
+    """Whether a range may change an op."""
+    if op.kind in _HOLDS:
+        t = T.element(op.operands[0].type)
+        return type(t) is T.Scalar and (t.is_int or op.kind is ops.ne and op.operands[0] is op.operands[1])
+    return op.kind.elementwise and T.element(op.type) is T.i64 or op.kind is ops.select and _is_extremum(op)
+
+
+def _outcome(op, ranges):
     """Whether a comparison holds always (True) or never (False); None if that does not follow from ranges."""
     x, y = op.operands
-    t = T.element(x.type)
-    if type(t) is not T.Scalar or not (t.is_int or op.kind is ops.ne and x is y):
-        return None
-    if t.is_float:
-        return False if _is_finite(x, known) else None
-    always, never = _HOLDS[op.kind](*bounds(known.rows(x)), *bounds(known.rows(y)))
+    if T.element(x.type).is_float:
+        return None if ranges[x][0] == -inf else False
+    always, never = _HOLDS[op.kind](*ranges[x], *ranges[y])
     return always if always or never else None
-
-
-def _is_finite(x, known):
-    """Whether a float has known bounds: then it is no NaN."""
-    return bounds(known.rows(x))[0] != -inf
 
 
 def _is_extremum(op):
