@@ -63,6 +63,22 @@ def test_products_with_a_producer_warp_do_not_spill(blocks, warps):
     assert kernel.metadata.producer_warps and kernel.n_spills == 0
 
 
+@pytest.mark.parametrize(("blocks", "warps", "extra", "resident"), [
+    ((64, 128, 32), 4, 1, 4), ((64, 64, 32), 4, 1, 6),  # a producer of four warps would leave room for two
+    ((128, 128, 32), 8, 4, 1), ((128, 128, 64), 4, 4, 1),  # no room is won: registers, or shared memory
+])  # fmt: skip
+def test_small_products_have_one_extra_warp_if_more_blocks_fit(blocks, warps, extra, resident):
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
+    constants = dict(zip(("M_BLOCK", "N_BLOCK", "K_BLOCK"), blocks))
+    aligned = {(k,): [["tt.divisibility", 16]] for k in range(6)}
+    source = ASTSource(product, types | dict.fromkeys(constants, "constexpr"), constants, aligned)
+    kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=warps))
+    assert kernel.metadata.producer_warps == extra and ("setmaxnreg" in kernel.asm["ptx"]) == (extra == 4)
+    threads = 32 * (warps + extra)
+    fits = min(65536 // (threads * -(-kernel.n_regs // 8) * 8), 233472 // (kernel.metadata.shared + 1024))
+    assert fits == resident and kernel.n_spills == 0
+
+
 @triton.jit
 def picked(x_ptr, y_ptr, N: tl.constexpr):
     at = tl.arange(0, N)

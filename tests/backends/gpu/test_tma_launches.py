@@ -70,7 +70,7 @@ def test_launches_describe_their_tensors(fake):
     assert fake.maps == [(6, 4096, (1024, 4096), (2048,), (64, 64), 3), (6, 8192, (2048, 1024), (4096,), (64, 64), 3),
                          (6, 12288, (2048, 4096), (4096,), (64, 64), 3)]  # fmt: skip
     found = fake.launches[-1]
-    assert found["grid"] == (132, 1, 1) and found["block"] == (256, 1, 1)
+    assert found["grid"] == (132, 1, 1) and found["block"] == (160, 1, 1)
     assert found["slots"][9] & 0xFFFFFFFF == 64 * 32 and found["slots"][12:] == [4096, 8192, 12288]
 
 
@@ -108,12 +108,12 @@ def test_what_a_loop_writes_lies_apart_from_what_it_loads(fake, address, apart):
     a, b, c = Tensor(1 << 20), Tensor(2 << 20), Tensor(address)
     for _ in range(2):
         walking[(4,)](a, b, c, 256, 64, 128, 64, 64, 64)
-        assert fake.launches[-1]["block"] == ((256, 1, 1) if apart else (128, 1, 1))
+        assert fake.launches[-1]["block"] == ((160, 1, 1) if apart else (128, 1, 1))
     walking[(4,)](a, b, Tensor(8 << 20), 256, 64, 128, 64, 64, 64)
-    assert fake.launches[-1]["block"] == (256, 1, 1)
+    assert fake.launches[-1]["block"] == (160, 1, 1)
 
 
-@pytest.mark.parametrize(("grid", "block"), [(64, 256), (2**21, 256), (2**21 + 1, 128)])
+@pytest.mark.parametrize(("grid", "block"), [(64, 160), (2**21, 160), (2**21 + 1, 128)])
 def test_launches_beyond_what_is_granted_take_another_kernel(fake, grid, block):
     """The kernel itself does not look whether boxes are in reach, or small what it divides."""
     kernel = product[(grid,)](A, B, C, 4096, 64, 4096, 4096, 1, 64, 1, 64, 1, 64, 64, 64)
@@ -122,8 +122,8 @@ def test_launches_beyond_what_is_granted_take_another_kernel(fake, grid, block):
     assert "ld.global" not in kernel.asm["ptx"] and "st.global" not in kernel.asm["ptx"]
 
 
-@pytest.mark.parametrize(("depth", "grid", "block"), [(16, (64,), 256), (0, (64,), 128), (64, (8, 8), 128),
-                                                      (64, (8, 1, 2), 128), (64, (8, 1, 1), 256)])  # fmt: skip
+@pytest.mark.parametrize(("depth", "grid", "block"), [(16, (64,), 160), (0, (64,), 128), (64, (8, 8), 128),
+                                                      (64, (8, 1, 2), 128), (64, (8, 1, 1), 160)])  # fmt: skip
 def test_empty_loops_and_further_axes_take_another_kernel(fake, depth, grid, block):
     """Which asks whether there is an iteration, and for its place on the first axis."""
     kernel = product[grid](A, B, C, 512, 512, depth, 64, 1, 512, 1, 512, 1, 64, 64, 64)
@@ -139,7 +139,7 @@ def test_tensors_the_driver_refuses_take_another_kernel(fake):
         assert fake.launches[-1]["block"] == (128, 1, 1) and fake.launches[-1]["grid"] == (32, 1, 1)
     del fake.fail["cuTensorMapEncodeTiled"]
     launch(A, B, C, 256, 256, 128)
-    assert fake.launches[-1]["block"] == (256, 1, 1)
+    assert fake.launches[-1]["block"] == (160, 1, 1)
 
 
 def test_drivers_without_tensor_maps_take_another_kernel(fake, monkeypatch):

@@ -63,6 +63,9 @@ class CostModel:
     warps_alone: int = 0
     # Whether a producer warp gains where several dots read a tile and the threads have other loads in each iteration.
     producer_beside_loads: bool = False
+    # Registers of a consumer beside the sums of its dot, where it does nothing else: 48 to 64 in Inductor's templates.
+    # Three blocks of 64 x 128 results fit a multiprocessor so, where two fit with four extra warps.
+    registers_beside_sums: int = 56
     # Programs whose loops differ in length are dealt to persistent blocks by length, if at most so many have the same
     # length: these run side by side and share no tiles. More than that level out in the order of the grid.
     dealt_together: int = 0

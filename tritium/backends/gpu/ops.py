@@ -188,8 +188,8 @@ class cluster_barrier:
 @op("warp_specialize", attrs=("registers",), effects="write", traits=("control_flow",), blocks=1)
 class warp_specialize:
     """Two regions: the first for the producer warp, the second for the consumer warps. `registers` are those of a
-    thread at launch, of a producer, and of a consumer after `setmaxnreg`. If several `blocks` multicast, a cluster
-    barrier precedes and follows."""
+    thread at launch, of a producer, and of a consumer after `setmaxnreg`; 0 at launch if none change hands. If several
+    `blocks` multicast, a cluster barrier precedes and follows."""
 
     def infer(*, regions: tuple[Block, ...], registers: tuple[int, ...], blocks: int) -> None:
         return None

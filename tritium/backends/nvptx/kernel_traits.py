@@ -33,7 +33,8 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
         registers=module.attrs.get("registers") or maxnreg,
         products=bool(products) or mentions("mma"),
         async_copies=any(op.kind.async_copy for op in made) or mentions("cp.async"),
-        exchanges=any(op.kind is gpu_ops.warp_specialize for op in made) or mentions("setmaxnreg"),
+        exchanges=any(op.kind is gpu_ops.warp_specialize and op.attrs["registers"][0] for op in made)
+        or mentions("setmaxnreg"),
         sums=tuple(_sums(products, target, warps)),
         calls=any(op.kind.message for op in made) or mentions(".extern"),
     )

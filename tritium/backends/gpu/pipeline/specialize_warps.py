@@ -41,8 +41,9 @@ from ..tma import by_element, reached, span, tensor_map
 from .capabilities import capabilities
 from .consumer import STATE, consumer_loop, i32, slot_address
 from .iteration import Emission
+from .loop_info import stages_of
 from .ping_pong import use_ping_pong
-from .producer import AHEAD, Opened, buffers_of, find_producer_loops, has_dots, slots_of
+from .producer import AHEAD, Opened, buffers_of, bytes_of, find_producer_loops, has_dots, slots_of
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Value
@@ -65,7 +66,7 @@ def specialize_warps(module: Module, target: Target, ping_pong: bool = True) -> 
     if module.attrs.get("maxnreg") or not any(map(_multiplies, module.body.ops)):  # the roles share out all registers
         return module
     opened = Opened(module, target.cost)
-    able, (_, registers) = capabilities(target, opened.module, []), _warps(tma, module)
+    able, (_, registers) = capabilities(target, opened.module, []), _warps(target, module)
     can = able._replace(
         vector=lambda load: MIN_TRANSFER,  # TMA has no masks
         holds=lambda tiles: able.holds(tiles, registers[-1]),
@@ -74,7 +75,7 @@ def specialize_warps(module: Module, target: Target, ping_pong: bool = True) -> 
     if not found:
         return module
     assumed = Assumed(module)
-    made = _Build(opened, can, tma, ping_pong, assumed.nonnegative, found).build()
+    made = _Build(opened, can, tma, ping_pong, assumed.nonnegative, found).build(*_warps(target, module))
     if small_dividends(module, assumed.nonnegative):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
     return assumed.stated_by(made)
@@ -85,10 +86,36 @@ def _multiplies(op: Op) -> bool:
     return op.kind is ops.for_ and has_dots(op)
 
 
-def _warps(tma: Tma, module: Module) -> tuple[int, tuple[int, ...]]:
-    """(number of extra warps, registers per thread), as `Tma.warps` gives them."""
-    columns = max(op.type.shape[-1] for op in walk(module.body) if op.kind is ops.dot)
-    return tma.warps(module.attrs["num_warps"], columns)
+def _warps(target: Target, module: Module) -> tuple[int, tuple[int, ...]]:
+    """(number of extra warps, registers per thread), as `Tma.warps` gives them.
+
+    A kernel of one small dot does better with a single extra warp, and threads that keep the registers they begin with,
+    if a multiprocessor then holds more blocks: they hide each other's latency, and more programs run at once."""
+    assert target.tma is not None
+    dots = [op for op in walk(module.body) if op.kind is ops.dot]
+    number, columns = module.attrs["num_warps"], max(dot.type.shape[-1] for dot in dots)
+    extra, registers = target.tma.warps(number, columns)
+    if len(dots) > 1 or module.attrs.get("num_ctas", 1) > 1:
+        return extra, registers
+    room = target.shared_bytes // _shared_bytes(dots[0], module)
+    blocks = lambda threads, each: min(room, target.register_file // (threads * each))
+    threads = target.warp_size * (number + 1)
+    each = dots[0].type.numel // (target.warp_size * number) + target.cost.registers_beside_sums
+    more = blocks(threads, each)
+    if more <= blocks(target.warp_size * (number + extra), registers[0]):
+        return extra, registers
+    return 1, (0, 0, target.registers_of(more * threads // target.warp_size))
+
+
+def _shared_bytes(dot: Op, module: Module) -> int:
+    """About what a block takes of shared memory: multibuffers, and the result on its way to memory."""
+    stages = max(stages_of(op, module) for op in walk(module.body) if _multiplies(op))
+    stores = [op for op in walk(module.body) if op.kind is ops.store]
+    stored = dot.type.numel * max((T.element(op.operands[1].type).bytes for op in stores), default=0)
+    return stages * sum(bytes_of(x.type) for x in dot.operands[:2]) + stored + _BESIDE_BUFFERS
+
+
+_BESIDE_BUFFERS = 2048  # bytes of a block: mbarriers, alignment, what the driver takes
 
 
 def _synchronizes(op: Op) -> bool:
@@ -147,7 +174,7 @@ class _Build:
         (axis,) = starts | ends
         return axes.index(axis), axis in ends
 
-    def build(self) -> Module:
+    def build(self, warps: int, registers: tuple[int, ...]) -> Module:
         b, module = self.b, self.opened.original
         b.arguments = [*module.args, *self.grid, *self.maps]
         for (tile, axis, *_), keys in buffers_of(self.loops, self.can).items():
@@ -162,13 +189,12 @@ class _Build:
             self.tiles_full = gpu_ops.mbarrier_init(b, count=AHEAD, arrivals=1)
             self.tiles_empty = gpu_ops.mbarrier_init(b, count=AHEAD, arrivals=module.attrs["num_warps"])
         regions = self.role(self.produce), self.role(self.consume, self.ping_pong)
-        warps, registers = _warps(self.tma, module)
         b.emit(gpu_ops.warp_specialize, (), {"registers": registers, "blocks": self.blocks}, regions)
         tensor_maps = tuple(
             tensor_map(self.tma, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
         )
         spans = tuple(span(module.args, x.op.operands[1].type, x.access) for x in self.writes)
-        attrs = {"producer_warps": warps, "registers": registers[0]}
+        attrs = {"producer_warps": warps, **({"registers": registers[0]} if registers[0] else {})}
         attrs |= {"tensor_maps": tensor_maps, "persistent": self.persistent}
         made = module.replace(body=b.finish(), attrs={**module.attrs, **attrs})
         return with_preconditions(made, stores=(len(tensor_maps), spans)) if spans else made

@@ -43,7 +43,7 @@ def warp_roles(g: NvLowering, op: Op) -> None:
     parts = []
     for region, name, group in zip(op.regions, (copying, working), (1, g.warps)):
         with beside(w, name) as part:
-            if name is working:
+            if name is working and registers[0]:
                 more_registers(g, registers[2])
             with g.group(group):
                 g.block(region)
@@ -51,7 +51,8 @@ def warp_roles(g: NvLowering, op: Op) -> None:
         parts.append(part)
     w.branch(is_behind, behind, working)
     w.block(behind)
-    fewer_registers(g, registers[1])
+    if registers[0]:
+        fewer_registers(g, registers[1])
     w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
     for part, name in zip(parts, (copying, working)):
         w.levels[-1].lines += [f"{name}:", *part.lines]
