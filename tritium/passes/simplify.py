@@ -386,6 +386,13 @@ def of_splat(b, op):
     return ops.splat(b, scalar, shape=dims) if dims else scalar
 
 
+@on(ops.arange)
+def range_of_one(b, op):
+    """A range of one number is that number"""
+    start = op.attrs["start"]
+    return full(b, start, op.type) if op.attrs["end"] == start + 1 else None
+
+
 @on(ops.reshape, ops.broadcast)
 def same_shape(b, op):
     """reshape or broadcast to the shape it has"""

@@ -149,3 +149,19 @@ def test_extremes_or_nan(check, dtype):
     x = data(dtype, 8, 256)
     x[1, 3], x[2, 0], x[3, 255], x[4, 7] = np.nan, np.inf, -np.inf, -np.nan
     check(extremes, x, np.zeros(16, dtype), 8, 256, warps=4)
+
+
+@triton.jit
+def centred(x, o, rows, K: tl.constexpr, BLOCK: tl.constexpr):
+    """A row for each program; programs behind the last row store nothing."""
+    row = tl.program_id(0) + tl.arange(0, 1)[:, None]
+    there, k = row < rows, tl.arange(0, BLOCK)[None, :]
+    v = tl.load(x + row * K + k, there & (k < K), other=0.0)
+    mean = tl.sum(v, 1)[:, None] / K
+    tl.store(o + row * K + k, v - mean, there & (k < K))
+
+
+@pytest.mark.parametrize("columns", [256, 200])
+def test_programs_without_a_row_store_nothing(check, columns):
+    x = data("f4", 6, columns)
+    check(centred, x, np.full((6, columns), 7, "f4"), 4, columns, 256, grid=(6,), tolerance=1e-6)
