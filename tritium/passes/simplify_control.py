@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from .. import ops
+from ..analysis.induction import steps
+from ..analysis.polynomial import Scalars
 from ..ir import types as T
-from ..ir.core import Op
+from ..ir.core import Op, walk
 from ..ir.rewrite import ERASE, effects, substitute
 from .regions import constant_of, trip_count
 from .simplify import full, number, on
@@ -121,6 +123,59 @@ def never(b, op):
     """A loop whose condition is false"""
     value = constant_of(op.regions[0].yields[0])
     return op.operands if value is not None and not value and not effects_of_block(op.regions[0]) else None
+
+
+@on(ops.while_)
+def counted(b, op):
+    """while i < n: i += c is for i in range(i, n, c): c is a positive number, n the same in every round"""
+    condition, body = op.regions
+    compare = condition.yields[0]
+    if len(condition.ops) != 2 or type(compare) is not Op or compare.kind is not ops.lt:
+        return None
+    counter, bound = compare.operands
+    k = next((k for k, arg in enumerate(condition.args) if arg is counter), None)
+    if k is None or bound in condition.args or not counter.type.signed:
+        return None
+    by = number(_increment(body.args[k], body.yields[k]))
+    if by is None or by <= 0:
+        return None
+    with b.region([counter.type, *(a.type for a in body.args)], [counter.name, *(a.name for a in body.args)]) as inner:
+        index, *carried = inner.args
+        carried[k] = index
+        ops.yield_(b, *substitute(b, body, carried))
+    bounds = op.operands[k], bound, full(b, by, counter.type)
+    made = b.emit(ops.for_, (*bounds, *op.operands), ops.for_.defaults, (inner.block,))
+    return made if type(made) is tuple else (made,)
+
+
+@on(ops.for_)
+def second_counter(b, op):
+    """A carried integer that is always a number apart from the index is read as that sum; its result stays"""
+    body, (lo, _, step, *inits) = op.regions[0], op.operands
+    apart = {}
+    for k, (arg, out) in enumerate(zip(body.args[1:], body.yields)):
+        if arg.type is lo.type and _increment(arg, out) is step:
+            apart[k] = (Scalars()(inits[k]) - Scalars()(lo)).number
+    if not apart:
+        return None
+    outs = {body.yields[k] for k in apart}
+    read = {x for inner in walk(body) if inner not in outs and inner is not body.ops[-1] for x in inner.operands}
+    apart = {k: n for k, n in apart.items() if n is not None and {body.args[1 + k], body.yields[k]} & read}
+    if not apart:
+        return None
+    with b.region([a.type for a in body.args], [a.name for a in body.args]) as inner:
+        index, *carried = inner.args
+        values = [ops.add(b, index, full(b, apart[k], x.type)) if k in apart else x for k, x in enumerate(carried)]
+        outs = substitute(b, body, [index, *values])
+        ops.yield_(b, *(ops.add(b, carried[k], step) if k in apart else y for k, y in enumerate(outs)))
+    made = b.emit(ops.for_, op.operands, op.attrs, (inner.block,))
+    return made if type(made) is tuple else (made,)
+
+
+def _increment(arg, out):
+    """What a round adds to a carried scalar, by one op; None if it does anything else."""
+    found = steps(arg, out) if not T.shape(arg.type) else None
+    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
 
 
 def effects_of_block(block):

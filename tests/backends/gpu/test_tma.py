@@ -102,6 +102,32 @@ def test_odd_strides_do_not_use_tma(check):
 
 
 @triton.jit
+def tiles_in_turn(a_ptr, b_ptr, c_ptr, M, N, K, am, bk, cm, SHORT: tl.constexpr, B: tl.constexpr,
+                  PROGRAMS: tl.constexpr):
+    """Rows and columns behind the end are replaced by others; a second counter follows the tiles that are stored."""
+    across, k = tl.cdiv(N, B), tl.arange(0, B)
+    stored = tl.program_id(0) - PROGRAMS
+    for tile in range(tl.program_id(0), tl.cdiv(M, B) * across, PROGRAMS):
+        m, n = tile // across * B + tl.arange(0, B), tile % across * B + tl.arange(0, B)
+        m, n = tl.where(m < M, m, 0), tl.minimum(n, N - 1 - SHORT)
+        total = tl.zeros((B, B), tl.float32)
+        for at in range(0, K, B):
+            a = tl.load(a_ptr + m[:, None] * am + (at + k)[None, :], mask=k[None, :] < K - at, other=0.0)
+            b = tl.load(b_ptr + (at + k)[:, None] * bk + n[None, :], mask=k[:, None] < K - at, other=0.0)
+            total = tl.dot(a, b, total)
+        stored += PROGRAMS
+        m, n = stored // across * B + tl.arange(0, B), stored % across * B + tl.arange(0, B)
+        tl.store(c_ptr + m[:, None] * cm + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+@pytest.mark.parametrize(("short", "tma"), [(0, True), (8, False)], ids=["masked", "stored"])
+def test_rows_behind_the_end_are_other_rows(check, short, tma):
+    """TMA reads zeros there, so it is used only if the stores mask them off."""
+    a, b, c = data(np.float16, 80, 64), data(np.float16, 64, 128), np.zeros((80, 128), np.float32)
+    check(tiles_in_turn, a, b, c, 80, 120, 64, 64, 128, 128, short, 64, 2, grid=(2,), tma=tma)
+
+
+@triton.jit
 def shifted(a_ptr, b_ptr, c_ptr, first, row, K, am, column: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
             BK: tl.constexpr):
     z = tl.program_id(0) - 1

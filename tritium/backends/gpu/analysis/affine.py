@@ -19,7 +19,6 @@ from ....ir.core import Arg, Op
 
 if TYPE_CHECKING:
     from ....analysis.affine import Form as Terms
-    from ....analysis.affine import Loose
     from ....analysis.polynomial import Scalars
     from ....ir.core import Value
 
@@ -40,10 +39,12 @@ class Wrap(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The contribution of an axis to an affine tile: `step` per element, or per wrapped element."""
+    """The contribution of an axis to an affine tile: `step` per element, or per wrapped element. From index `end` on,
+    the program reads another element instead, or the first ones again where it wraps."""
 
     step: Poly = ZERO
     wrap: Wrap | None = None
+    end: Poly | None = None
 
 
 class Form(NamedTuple):
@@ -55,31 +56,48 @@ class Form(NamedTuple):
 
 
 def form(x: Value, scalars: Scalars) -> Form | None:
-    """The Form of a tile of integers or pointers, or of a scalar; None if it has loose terms that are no wraps."""
+    """The Form of a tile of integers or pointers, or of a scalar; None if it has loose terms that are no ranges with an
+    end."""
     found = scalars.of(x)
     if found.pointer is not None and type(found.pointer) is not Arg:
         return None
-    axes = [Axis(step) for step in found.strides]
+    axes, offset = [Axis(step) for step in found.strides], found.base
     for loose in found.loose:
-        k, wrap = _wrap(loose, scalars)
-        if wrap is None or axes[k].step:
+        ended = _ended(loose.value, scalars)
+        strides = None if ended is None else strides_behind(loose.path, [bool(s) for s in ended.strides], False)
+        if ended is None or strides is None or True not in strides or axes[strides.index(True)].step:
             return None
-        axes[k] = Axis(loose.scale, wrap)
-    return Form(found.pointer, found.base, tuple(axes))
+        axes[strides.index(True)] = Axis(loose.scale, ended.wrap, ended.size - ended.start)
+        offset = offset if ended.wrap else offset + ended.start * loose.scale
+    return Form(found.pointer, offset, tuple(axes))
 
 
-def _wrap(loose: Loose, scalars: Scalars) -> tuple[int, Wrap | None]:
-    """(axis, Wrap) of a range that wraps along an axis of a form; (0, None) for other terms."""
-    op = loose.value
-    if type(op) is not Op or op.kind is not ops.rem or T.element(op.type) not in (T.i32, T.i64):
-        return 0, None
-    x, y = (scalars.of(z) for z in op.operands)
+class _Ended(NamedTuple):
+    """A range from `start` that begins again, or stands still, from `size` on."""
+
+    start: Poly
+    size: Poly
+    strides: tuple
+    wrap: Wrap | None
+
+
+def _ended(op: Value, scalars: Scalars) -> _Ended | None:
+    """start + index up to a size: `x % size`, `where(x < size, x, 0)` or `min(x, size - 1)`; None for others."""
+    if type(op) is not Op or op.kind not in (ops.rem, ops.select, ops.min_) or T.element(op.type) not in (T.i32, T.i64):
+        return None
+    left, right = op.operands[:2]
+    if op.kind is ops.select:
+        below, left, other = op.operands
+        if type(below) is not Op or below.kind is not ops.lt or below.operands[0] is not left:
+            return None
+        if not is_uniform(scalars.of(other)):
+            return None
+        right = below.operands[1]
+    x, y = scalars.of(left), scalars.of(right)
     if x.loose or not is_uniform(y) or [step for step in x.strides if step] != [ONE]:
-        return 0, None
-    axes = strides_behind(loose.path, [bool(step) for step in x.strides], False)
-    if axes is None or True not in axes:
-        return 0, None
-    return axes.index(True), Wrap(x.base, y.base, T.element(op.type))
+        return None
+    wrap = Wrap(x.base, y.base, T.element(op.type)) if op.kind is ops.rem else None
+    return _Ended(x.base, y.base + ONE if op.kind is ops.min_ else y.base, x.strides, wrap)
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------
@@ -177,13 +195,14 @@ class Dim(NamedTuple):
 
 class Access(NamedTuple):
     """A box in memory: base argument, offset, and the dimensions of its tensor from slowest to fastest. `tile` are the
-    positions of the tile's two axes among them; `wraps` the tile's axes that wrap."""
+    positions of the tile's two axes among them; `ends` the tile's axes whose `end` is that of the tensor: from there on
+    the box has zeros, and the program reads elements that nobody may observe."""
 
     base: Arg
     offset: Poly
     dims: tuple
     tile: tuple
-    wraps: tuple
+    ends: tuple
     form: Form
     limits: tuple
 
@@ -195,6 +214,8 @@ def access(pointers: Value, mask: Value | None, scalars: Scalars, uniform: Calla
     limits = () if mask is None else bounds(mask, scalars)
     if f is None or limits is None or f.base is None or not uniform(f.base) or len(f.axes) != 2:
         return None
+    ended = [(k, None, axis.end) for k, axis in enumerate(f.axes) if axis.end is not None and not axis.wrap]
+    limits = (*limits, *ended)
     steps = [axis.step for axis in f.axes]
     fast = next((k for k in (1, 0) if steps[k] == ONE), None)
     if fast is None or len(steps[1 - fast].terms) != 1 or not all(map(uniform, steps[1 - fast].values)):
@@ -225,8 +246,8 @@ class _Box:
         if len(order) > MOST_AXES:
             return None
         places = (len(order) - 1, len(order) - 2) if self.fast == 0 else (len(order) - 2, len(order) - 1)
-        wraps = tuple(k for k in (0, 1) if self.form.axes[k].wrap)
-        return Access(self.form.base, self.rest, tuple(order), places, wraps, self.form, tuple(self.limits))
+        ends = tuple(k for k in (0, 1) if self.form.axes[k].end is not None)
+        return Access(self.form.base, self.rest, tuple(order), places, ends, self.form, tuple(self.limits))
 
     def bounded(self, k: int) -> Dim | Literal[False] | None:
         """The Dim of an axis that wraps or has bounds; None if it has neither, False if they do not describe a

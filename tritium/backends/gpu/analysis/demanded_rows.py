@@ -1,8 +1,8 @@
 """Demanded rows: whether elements that a load reads out of bounds reach a store.
 
-Kernels wrap their row indices, `m % M`, so that the last tile reads valid memory, and mask the rows behind the end when
-they store. The contents of such a row are dead: a row of a product depends on that row of its lhs alone, a column on
-that column of its rhs.
+Kernels wrap their row indices, `m % M`, or take another row, `where(m < M, m, 0)`, so that the last tile reads valid
+memory, and mask the rows behind the end when they store. The contents of such a row are dead: a row of a product
+depends on that row of its lhs alone, a column on that column of its rhs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def unobserved(block: Block, loop: Op, schedule: Schedule, load: Op, axis: int, access: Access) -> bool:
-    """True if elements of `load` at (start + index) % size on `axis` with start + index >= size reach no store. The
-    loop around the load is an op of the block."""
-    start, size, _ = access.form.axes[axis].wrap
+    """True if elements of `load` from the `end` of an axis on reach no store. The loop around the load is an op of the
+    block."""
+    end = access.form.axes[axis].end
     if len(schedule.dots) != 1 or schedule.info.sum_of(schedule.dots[0]) is None:
         return False
     (dot,) = schedule.dots
@@ -34,7 +34,7 @@ def unobserved(block: Block, loop: Op, schedule: Schedule, load: Op, axis: int, 
         return False
     kept = 0 if operands[0] == 0 else 1  # the axis of the operand that is not summed over, and of the result
     own = 1 - kept if schedule.info.source(dot.operands[operands[0]])[1] else kept
-    return axis == own and _hidden(block, Result(loop, schedule.info.sum_of(dot)), kept, size - start)
+    return axis == own and _hidden(block, Result(loop, schedule.info.sum_of(dot)), kept, end)
 
 
 def _hidden(block: Block, first: Result, axis: int, end: Poly) -> bool:

@@ -246,7 +246,7 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
         ):
             mask = x.operands[1] if len(x.operands) > 1 else None
             box = access(x.operands[0], mask, Scalars(), opened.uniform)
-            if box and not box.wraps and not x.attrs["volatile"] and tma.fits(x.type, can.axis(x), box):
+            if box and not box.ends and not x.attrs["volatile"] and tma.fits(x.type, can.axis(x), box):
                 if all(_pure(y, barred) for y in _values(box)):
                     found.append(Load(x, box, narrow(box, mask), sum(len(loop.loads) for loop in loops) + len(found)))
     used = slots_of(loops, can, tma) * sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
@@ -273,7 +273,7 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
             return None
         if not all(_pure(x, barred) and _op(x) not in inside for x in _values(found)):
             return None
-        if not all(unobserved(block, op, schedule, load, axis, found) for axis in found.wraps):
+        if not all(unobserved(block, op, schedule, load, axis, found) for axis in found.ends):
             return None
         loads[load] = Load(load, found, narrow(found, mask), len(maps))
         maps.append(found)
@@ -329,6 +329,7 @@ def _values(found: Access) -> set[Value]:
     polys += [p for dim in found.dims for p in (dim.size, dim.stride, dim.start) if p is not None]
     polys += [p for _, low, high in found.limits for p in (low, high) if p is not None]
     polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
+    polys += [axis.end for axis in found.form.axes if axis.end is not None]
     return {x for poly in polys for x in poly.values if x is not ITERATION}
 
 

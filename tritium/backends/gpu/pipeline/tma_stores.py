@@ -116,7 +116,7 @@ class _Stores:
         if type(value.type) is not T.Tile or len(value.type.shape) != 2 or not self.only_writes(op):
             return None
         found = access(pointers, op.mask, self.scalars, lambda x: type(x) is Arg and x in self.own)
-        if found is None or found.wraps:
+        if found is None or found.ends:
             return None
         axis = found.tile.index(len(found.dims) - 1)
         if not self.tma.fits(value.type, axis, found):
