@@ -55,6 +55,29 @@ def test_loops_keep_no_pointer_for_each_register():
 
 
 @triton.jit
+def masked_rows(x, o, M, N, xm, steps, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    m, n = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
+    inside = (m[:, None] < M) & (n[None, :] < N) & (m[:, None] + n[None, :] != 7)
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for i in range(steps):
+        total += tl.load(x + i + m[:, None] * xm + n[None, :], mask=inside, other=1.0)
+    tl.store(o + m[:, None] * BLOCK_N + n[None, :], tl.where(inside, total, -1.0))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(128, 32), (100, 31), (3, 0)])
+def test_masks_of_many_rows(check, rows, columns):
+    check(masked_rows, data("f4", 8192), np.zeros((128, 32), "f4"), rows, columns, 40, 3, 64, 32, grid=(2,), warps=1)
+
+
+def test_loops_keep_no_mask_for_each_register():
+    types = {"x": "*fp32", "o": "*fp32", **dict.fromkeys(("M", "N", "xm", "steps"), "i32")}
+    source = triton.compiler.ASTSource(masked_rows, types, {"BLOCK_M": 64, "BLOCK_N": 32})
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    before, loop, _ = re.split(r"^(?=body|done)", made.asm["llir"], flags=re.M)
+    assert loop.count("icmp slt") > 60 and before.count("icmp") < 8
+
+
+@triton.jit
 def combined_rows(x, o, best, sums, xm, xn, M: tl.constexpr, N: tl.constexpr):
     m, n = tl.arange(0, M), tl.arange(0, N)
     v = tl.load(x + m[:, None] * xm + n[None, :] * xn)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..target import Target
 
 LOWER = {}
+MOST_HELD = 8  # comparisons of a tile that are held in registers through a loop
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 
 
@@ -205,10 +206,14 @@ class Lowering:
         self.values = kept
         return outs
 
-    @contextmanager
-    def kept_here(self) -> Iterator[None]:
+    def kept_here(self) -> AbstractContextManager[None]:
         """Within it lines stay where they are written: what a branch skips is not computed."""
-        floor, self.w.floor = self.w.floor, len(self.w.levels) - 1
+        return self.kept_in(len(self.w.levels) - 1)
+
+    @contextmanager
+    def kept_in(self, level: int) -> Iterator[None]:
+        """Within it lines are not hoisted out of a level."""
+        floor, self.w.floor = self.w.floor, max(self.w.floor, level)
         yield
         self.w.floor = floor
 
@@ -396,6 +401,8 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if alike:
         one = lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands])
         return Registers(len(operands[0]), one, distinct)
+    if spell.startswith("icmp") and g.loops and distinct > MOST_HELD:
+        return _compared_here(g, spell, t, operands, distinct)
     plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
     noted = lambda r: note(g, *[x[r] for x in operands], plain(r))
@@ -403,6 +410,23 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if note and distinct > 1:
         out.affine = _AFFINE[op.kind](g, spell, t, *operands)
     return out
+
+
+def _compared_here(g: Lowering, spell: str, t: Any, operands: Sequence[Sequence[Val]], distinct: int) -> Registers:
+    """Comparisons that are written in the loop they stand in, with the sums they compare: two instructions cost less
+    than a register through the loop."""
+    level, sums = len(g.w.levels) - 1, [affine_of(x) for x in operands]
+
+    def operand(x: Sequence[Val], known: Affine | None, r: int) -> Val:
+        if known is None or known.scale is not None:
+            return x[r]
+        return g.w.binary("add", known.base[r], g.const(t, known.numbers[r]))
+
+    def one(r: int) -> Val:
+        with g.kept_in(level):
+            return scalar_row(g, spell, t, *[operand(x, known, r) for x, known in zip(operands, sums)])
+
+    return Registers(len(operands[0]), one, distinct)
 
 
 def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -222,7 +221,7 @@ def _affine_terms(g: Lowering, affine: Affine, scale: Val, step: Callable[[Val, 
         return
 
     def add(at: Val) -> Val:
-        with _behind(g, at):
+        with g.kept_in(at.level):  # the loop that the pointer is known in
             index = g.w.binary("add", base, g.w.binary("mul", g.w.const(scale.type, number), scale))
         return step(index, at)
 
@@ -238,17 +237,9 @@ def _strides(g: Lowering, step: Callable[[Val, Val], Val], number: int, scale: V
     return step(g.w.binary("mul", g.w.const(scale.type, lowest), scale), before)
 
 
-@contextmanager
-def _behind(g: Lowering, at: Val) -> Iterator[None]:
-    """Within it, lines are not hoisted out of the loop that a pointer is known in."""
-    floor, g.w.floor = g.w.floor, max(g.w.floor, at.level)
-    yield
-    g.w.floor = floor
-
-
 def _step(g: Lowering, widen: str, pointee: str, index: Val, at: Val) -> Val:
     """A pointer further on. The index is widened in the loop that needs it: until then it takes one register."""
-    with _behind(g, at):
+    with g.kept_in(at.level):  # the loop that the pointer is known in
         wide = g.w.cast(widen, index, "i64")
     if wide == "0":
         return at
