@@ -262,3 +262,29 @@ def test_computed_operands_beside_other_accumulators(check, arch, m, warps, othe
         args = data("f2", m, n), data(dtype, n // each, d), scale, data("f2", n, d)
         args = *args, np.zeros((m, d), "f4"), np.zeros((m, d), "f4"), n, each, other, m, block, d
         check(beside, *args, arch=arch, warps=warps, tolerance=2e-3)
+
+
+@triton.jit
+def states(q_ptr, k_ptr, v_ptr, o_ptr, trips, KEYS_FIRST: tl.constexpr, B: tl.constexpr):
+    """The sums of one iteration are the rhs of the next, and a tile is multiplied as it lies and turned."""
+    r, c = tl.arange(0, B)[:, None], tl.arange(0, B)[None, :]
+    state = tl.zeros((B, B), tl.float32)
+    for i in range(trips):
+        at = i * B * B + (c * B + r if KEYS_FIRST else r * B + c)
+        q, v = tl.load(q_ptr + i * B * B + r * B + c), tl.load(v_ptr + i * B * B + r * B + c)
+        k = tl.load(k_ptr + at)
+        s = tl.where(r >= c, tl.dot(q, k), 0.0)
+        o = tl.dot(s.to(q.dtype), v) + tl.dot(q, state.to(q.dtype))
+        state += tl.dot(tl.trans(v), tl.trans(k)) * 0.125
+        tl.store(o_ptr + i * B * B + r * B + c, o)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("arch", "warps", "block"), [(90, 1, 32), (90, 2, 64), (90, 8, 64), (80, 2, 32), (75, 2, 32)])
+@pytest.mark.parametrize("dtype", ["f2", bf16], ids=str)
+def test_sums_that_are_operands(check, dtype, arch, warps, block, first):
+    """Matrices go through shared memory whole, stored and loaded as they lie or turned."""
+    if arch == 75 and dtype is bf16:
+        pytest.skip("Turing has no MMA for bf16")
+    args = [data(dtype, 2, block, block) for _ in range(3)]
+    check(states, *args, np.zeros((2, block, block), "f4"), 2, first, block, arch=arch, warps=warps, stages=1)

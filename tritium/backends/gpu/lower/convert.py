@@ -15,7 +15,7 @@ from ..layout.values import layout_of, splitting
 from ..shared_memory.needs import Need, bytes_of, takes_shared
 from .exchange import exchange, exchanges
 from .function import Registers, llvm_type, lower
-from .shared_memory import Passage, image_of, passes, plan, vector_bits
+from .shared_memory import Passage, image_of, loaded_matrices, passes, plan, stored_matrices, vector_bits
 from .words import pack
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from ..shared_memory.needs import Room
     from .function import Lowering
+    from .shared_memory import Matrices
 
 
 def _convert_need(op: Op, room: Room) -> Need | None:
@@ -98,7 +99,9 @@ def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: La
     g, (base,) = passage.g, passage.bases
     if g.target.mma.gathers is not None:
         x, source = _regrouped(x, source, target, t.bytes)
-    images = plan(source, target, t.bytes)
+    own = g.target
+    images = plan(source, target, t.bytes, own.store_matrices is not None and writes is None,
+                  own.load_matrices is not None)  # fmt: skip
     passage.before_write()
     with nullcontext() if writes is None else g.w.when(writes):
         write(g, x, t, source, images, base, together=writes is None)
@@ -136,14 +139,6 @@ def _groups(g: Lowering, layout: Layout, images: Sequence[int], size: int,
         yield g.shared.pointer(g, offset, constant), r, 1 << width
 
 
-def _matrices(g: Lowering, layout: Layout, images: Sequence[int], size: int) -> bool:
-    """True if a warp's registers are whole 8x8 matrices in memory: 16 bytes in four neighbouring lanes, eight rows."""
-    if g.target.store_matrices is None or size != 2 or len(layout.reg) < 3:
-        return False
-    places = [image_of(x, images) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
-    return places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
-
-
 def _write_matrices(g: Lowering, x: Sequence[Val], layout: Layout, images: Sequence[int], base: Val | int) -> None:
     """Four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, its registers are parts of all."""
     w, place = g.w, lambda e: image_of(e, images)
@@ -162,7 +157,7 @@ def write(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, im
           together: bool = True) -> None:
     """Store a tile to shared memory at byte address `base` by the address map `images`; mostly all threads together."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
-    if together and _matrices(g, layout, images, size):
+    if together and g.target.store_matrices is not None and stored_matrices(layout, images, size):
         _write_matrices(g, x, layout, images, base)
         return
     for pointer, r, count in _groups(g, layout, images, size, base):
@@ -173,32 +168,11 @@ def write(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, im
         w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
 
 
-def _matrices_to_read(g: Lowering, layout: Layout, images: Sequence[int],
-                      size: int) -> tuple[int, tuple[int, ...], bool] | None:
-    """(register bits inside of a word, images that select a matrix's rows, whether it is turned on the way) if a warp
-    can read this as 8x8 matrices of 16-bit elements; None if not.
-
-    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; turned, two rows make a word.
-    """
-    inner = log2(4 // size) if size in (1, 2, 4) else 0
-    if g.target.load_matrices is None or size > 4 or len(layout.reg) < inner + 1:
-        return None
-    place = lambda xs: [image_of(x, images) for x in xs]
-    word, first, rows = layout.reg[:inner], layout.lane[:2], layout.lane[2:]
-    whole = lambda xs: all(x and x % 16 == 0 for x in place(xs))
-    if any(x % 16 for x in place((*layout.reg[inner:], *layout.warp))):
-        return None
-    if place((*word, *first)) == [size << k for k in range(inner + 2)] and whole(rows):
-        return inner, rows, False
-    if size == 2 and place(rows) == [2, 4, 8] and whole((*word, *first)):
-        return inner, (*word, *first), True
-    return None
-
-
-def _read_matrices(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int, inner: int,
-                   rows: tuple[int, ...], turned: bool) -> list[Val]:
+def _read_matrices(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int,
+                   found: Matrices) -> list[Val]:
     """Up to four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, and gets a word of each."""
-    w, count = g.w, min(2, len(layout.reg) - inner)
+    w, (inner, rows, turned) = g.w, found
+    count = min(2, len(layout.reg) - inner)
     taken = layout.reg[inner : inner + count]
     addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), len(layout.lane)), layout.warp)
     at, out = g.addresses(addresses, lambda x: image_of(x, images)), []
@@ -238,9 +212,10 @@ def write_piece(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layo
 def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int) -> list[Val]:
     """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
     w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
-    matrices = _matrices_to_read(g, layout, images, size) if kind != "i1" else None
-    if matrices:
-        return _read_matrices(g, t, layout, images, base, *matrices)
+    has = g.target.load_matrices is not None and kind != "i1"
+    matrices = loaded_matrices(layout, images, size) if has else None
+    if matrices is not None:
+        return _read_matrices(g, t, layout, images, base, matrices)
     order = _neighbours_first(layout, images, size)
     if order != layout.reg:
         found = layout._replace(reg=order)

@@ -7,8 +7,8 @@ conversion between register layouts is two linear maps. Which map is free of ban
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ir import types as T
 from ..layout.linear import image, log2, span_of
@@ -110,30 +110,71 @@ class SharedMemory:
 
 # --- choosing an address map ------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=4096)
-def plan(source: Layout, target: Layout, size: int) -> tuple[int, ...]:
+def plan(source: Layout, target: Layout, size: int, stores_matrices: bool = False,
+         loads_matrices: bool = False) -> tuple[int, ...]:
     """Byte-address images of the element bits for passing a tile of `size`-byte elements between two layouts.
 
     Among row-major order, the reader's and the writer's own order, each with XOR swizzles, the one with the fewest
-    bank passes wins, and among those the one with the widest accesses.
+    bank passes wins, and among those the one with the widest accesses. Whole matrices move at once if the target has
+    instructions for that.
     """
     bits = log2(source.numel)
     best: Any = None
-    for order in dict.fromkeys((tuple(range(bits)), _own_order(target, bits), _own_order(source, bits))):
+    for order in dict.fromkeys((tuple(range(bits)), _own_order(target, bits, size), _own_order(source, bits, size))):
         plain = [0] * bits
         for k, bit in enumerate(order):
             plain[bit] = size << k
         for images in _swizzles(tuple(plain), size, bits):
-            (written, wide), (read, broad) = (passes(layout, images, size) for layout in (source, target))
+            written, wide = passes(source, images, size, stored_matrices if stores_matrices else None)
+            read, broad = passes(target, images, size, loaded_matrices if loads_matrices else None)
             cost = written + read, -(wide + broad)
             if best is None or cost < best[0]:
                 best = (cost, images)
     return best[1]
 
 
-def _own_order(layout: Layout, bits: int) -> tuple[int, ...]:
-    """Element bits in the order a thread, then its warp, walks them."""
-    order = []
-    for x in (*layout.reg[:4], *layout.lane, *layout.warp, *layout.reg[4:]):
+class Matrices(NamedTuple):
+    """How a warp holds 8x8 matrices of 16-bit elements: the register bits inside of a word, the bits that select a
+    matrix's rows of 16 bytes, and whether it is turned on the way."""
+
+    inner: int
+    rows: tuple[int, ...]
+    turned: bool = False
+
+
+def stored_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrices | None:
+    """The matrices that a warp's registers are in memory: 16 bytes in four neighbouring lanes, eight rows."""
+    if size != 2 or len(layout.reg) < 3:
+        return None
+    places = [image_of(x, images) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
+    whole = places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
+    return Matrices(1, layout.lane[2:]) if whole else None
+
+
+def loaded_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrices | None:
+    """The matrices that a warp can read a tile as; None if it cannot.
+
+    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; turned, two rows make a word.
+    """
+    inner = log2(4 // size) if size in (1, 2, 4) else 0
+    if size > 4 or len(layout.reg) < inner + 1:
+        return None
+    place = lambda xs: [image_of(x, images) for x in xs]
+    word, first, rows = layout.reg[:inner], layout.lane[:2], layout.lane[2:]
+    whole = lambda xs: all(x and x % 16 == 0 for x in place(xs))
+    if any(x % 16 for x in place((*layout.reg[inner:], *layout.warp))):
+        return None
+    if place((*word, *first)) == [size << k for k in range(inner + 2)] and whole(rows):
+        return Matrices(inner, rows)
+    if size == 2 and place(rows) == [2, 4, 8] and whole((*word, *first)):
+        return Matrices(inner, (*word, *first), turned=True)
+    return None
+
+
+def _own_order(layout: Layout, bits: int, size: int) -> tuple[int, ...]:
+    """Element bits in the order a thread walks those of one access, then its warp."""
+    order, vector = [], log2(16 // size)
+    for x in (*layout.reg[:vector], *layout.lane, *layout.warp, *layout.reg[vector:]):
         bit = x.bit_length() - 1
         if x and bit not in order:
             order.append(bit)
@@ -171,14 +212,25 @@ def image_of(element: int, images: Sequence[int]) -> int:
     return image(images, element)
 
 
-def passes(layout: Layout, images: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Bank passes a warp needs to move its tile once, instructions times conflicts; elements a thread moves at once."""
+def passes(layout: Layout, images: tuple[int, ...], size: int,
+           matrices: Callable[..., Matrices | None] | None = None) -> tuple[int, int]:
+    """Bank passes a warp needs to move its tile once, instructions times conflicts; elements a thread moves at once.
+    `matrices` finds those that are moved as a whole."""
+    found = matrices(layout, images, size) if matrices is not None else None
+    if found is not None:
+        words = layout.registers * size // 4
+        return words * _conflicts(images, found.rows, 16), min(4, words) * 4 // size
     together = 1 << vector_bits(layout, images, size)
     vector = size * together
     lanes = 1 << len(layout.lane)
     group = max(1, min(lanes, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
-    rows = {}
-    for address in span_of([image_of(x, images) for x in layout.lane])[:group]:
-        rows.setdefault(address % BANK_ROW // 4, set()).add(address // 4)
-    conflicts = max(len(words) for words in rows.values())
+    conflicts = _conflicts(images, layout.lane[: log2(group)], 4)
     return layout.registers // together * (lanes // group) * conflicts, together
+
+
+def _conflicts(images: tuple[int, ...], bits: Sequence[int], unit: int) -> int:
+    """Passes in which the banks serve the places, `unit` bytes wide, that these bits of a tile select."""
+    rows = {}
+    for address in span_of([image_of(x, images) for x in bits]):
+        rows.setdefault(address % BANK_ROW // unit, set()).add(address // unit)
+    return max(len(places) for places in rows.values())
