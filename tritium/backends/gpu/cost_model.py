@@ -55,6 +55,9 @@ class CostModel:
     # Registers of a thread for operands and addresses, beside the results of dots.
     registers_beside_dots: int
 
+    # Warps that take all registers of a multiprocessor, at 255 a thread. Chosen.
+    warps_with_all_registers: int = 8
+
     # --- warp specialization -------------------------------------------------------------------------------------
     # Consumer warps beside a producer warp. `Tma.warps` shares out registers for these.
     consumer_warps: tuple[int, ...] = ()
