@@ -138,10 +138,18 @@ def _compared(b, op):
 
 
 def _in_narrow(b, op, kept):
+    if op.kind in (ops.shl, ops.shr) and not _shifts_within_32(op):
+        return None
     operands = [_narrow(b, x) for x in op.operands[len(kept):]]
     if None in operands or all(number(x) is not None for x in operands):
         return None
     return b.emit(op.kind, (*kept, *operands), op.attrs)
+
+
+def _shifts_within_32(op):
+    """Whether a shift means the same in 32 bits."""
+    amount = number(op.operands[1])
+    return amount is not None and 0 <= amount < 32
 
 
 def _narrow(b, x):

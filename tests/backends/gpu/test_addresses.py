@@ -126,3 +126,21 @@ def test_an_image_is_resized_with_indices_of_32_bits(check):
     source = triton.compiler.ASTSource(halfway, {"x": "*fp32", "o": "*fp32"}, {"N": 256, "W": 32})
     ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert not re.search(r"setp\.nan|min\.s64|setp\.lt\.s64", ptx)
+
+
+@triton.jit
+def resized(x, o, WIDE: tl.constexpr, N: tl.constexpr):
+    """Indices of 64 bits, as generated kernels have them: bounded at once, or as large as they look."""
+    i = tl.program_id(0) * 128 + tl.arange(0, 128)
+    at = tl.maximum((i % N + 0.5) * 0.5 - 0.5, 0.0)
+    low = at.to(tl.int32)
+    high = tl.minimum(low + tl.full([1], 1, tl.int64), tl.full([1], N // 2 - 1, tl.int64))
+    far = (low.to(tl.int64) * WIDE) // WIDE
+    part = at - low
+    other = tl.load(x + high + i // N * (N // 2), mask=high != 3, other=2.0)
+    tl.store(o + i, tl.load(x + far) * (1 - part) + other * part)
+
+
+@pytest.mark.parametrize("wide", [1, 3 << 40])
+def test_indices_of_64_bits(check, wide):
+    check(resized, data("f4", 128), np.zeros(256, "f4"), wide, 64, grid=(2,), warps=1)
