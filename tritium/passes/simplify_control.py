@@ -64,25 +64,6 @@ def reduce_one(b, op):
     return tuple(ops.reshape(b, x, shape=T.shape(t)) for x, t in zip(op.operands, op.types))
 
 
-@on(ops.reduce)
-def largest_or_nan(b, op):
-    """(x > y or x is NaN) ? x : y -> max_nan x, y: a reduction's order is open, and so which of two zeros is left"""
-    region = op.regions[0]
-    if len(region.args) != 2 or T.element(op.operands[0].type) not in (T.f16, T.bf16, T.f32):
-        return None
-    x, y = region.args
-    match region.yields[0]:
-        case Op(ops.select, (Op(ops.or_, (Op(kind, (a, c)), Op(ops.ne, (d, e)))), f, g)) if kind in _EXTREMA:
-            if (a, c, f, g) == (x, y, x, y) and d == e == x:
-                with b.region([x.type, y.type], [x.name, y.name]) as inner:
-                    ops.yield_(b, _EXTREMA[kind](b, *inner.args))
-                return b.emit(ops.reduce, op.operands, op.attrs, [inner.block])
-    return None
-
-
-_EXTREMA = {ops.gt: ops.max_nan, ops.lt: ops.min_nan}
-
-
 @on(ops.scan)
 def scan_one(b, op):
     """A scan along an axis of size 1"""

@@ -10,6 +10,7 @@ from ....passes.legalize import BETWEEN_WIDE
 from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
 from ...gpu.rewrite.leave_early import leave_early
 from ...gpu.rewrite.merge_repeated import merge_repeated
+from ...gpu.rewrite.reduce_to_extrema import reduce_to_extrema
 from ...gpu.rewrite.unroll_loops import unroll_loops
 from . import mma
 from .native import NATIVE, casts_of
@@ -37,5 +38,5 @@ def pipeline(target: GPUTarget) -> tuple:
         raise UnknownArchitecture(f"warps of {amd.cpu} have {amd.warp_size} threads, not {target.warp_size}: {target}")
     unroll, merge = (make(amd.warp_size, amd.cost) for make in (unroll_loops, merge_repeated))
     legalize = passes.legalize(target_info(amd))
-    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, legalize,
-            passes.dce)  # fmt: skip
+    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
+            legalize, passes.dce)  # fmt: skip

@@ -10,6 +10,7 @@ from ....passes.legalize import BETWEEN_WIDE
 from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
 from ...gpu.rewrite.leave_early import leave_early
 from ...gpu.rewrite.merge_repeated import merge_repeated
+from ...gpu.rewrite.reduce_to_extrema import reduce_to_extrema
 from ...gpu.rewrite.unroll_loops import unroll_loops
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
 from .target import NvTarget, UnknownArchitecture
@@ -35,5 +36,5 @@ def pipeline(target: GPUTarget) -> tuple:
         raise UnknownArchitecture(f"warps of NVIDIA GPUs have {nv.warp_size} threads, not {target.warp_size}: {target}")
     unroll, merge = (make(nv.warp_size, nv.cost) for make in (unroll_loops, merge_repeated))
     legalize = passes.legalize(target_info(nv))
-    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, legalize,
-            passes.dce)  # fmt: skip
+    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
+            legalize, passes.dce)  # fmt: skip
