@@ -48,6 +48,7 @@ def _tile(m: int, n: int, k: int, **more: Any) -> dict[str, Any]:
 _ALIGNED, _RUNTIME = "3x16 16 1 16 1 16 1", "3xi32 6xi32"  # M, N, K and the strides of three matrices
 _PLAIN, _HINTED, _SURVEY, _CODE, _ROWS = ("gpu_kernels", "gpu_code_kernels", "gpu_survey_kernels", "gpu_code_kernels",
                                           "gpu_code_rows")  # fmt: skip
+_LIBRARY = "gpu_code_libraries"
 _HALF, _SINGLE = "3x*fp16 ", "3x*fp32 "
 _SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128}
 
@@ -159,4 +160,30 @@ CASES = [
     Case(_SURVEY, "split_k_kernel", _HALF + "3x16", _tile(64, 64, 64, SPLIT=4), 4, 3),
     Case(_SURVEY, "adamw_kernel", "7x*fp32 7xfp32 16", {"BLOCK": 1024}, 4, 3),
     Case(_PLAIN, "conv2d_kernel", "3x*fp32 2xi32", {"BLOCK_Y": 32, "BLOCK_X": 64}, 4, 3),
+    # serving, linear recurrences, code generators
+    Case(_LIBRARY, "while_matmul", _HALF + _ALIGNED, _tile(128, 128, 64), 8, 3),
+    Case(_LIBRARY, "persistent_matmul", _HALF + "*fp16 " + _ALIGNED,
+         _tile(128, 128, 64, GROUP_M=8, PROGRAMS=132), 8, 3),
+    Case(_LIBRARY, "persistent_matmul", _HALF + "*fp16 3xi32 16 1 16 1 16 1",
+         _tile(128, 256, 64, GROUP_M=8, PROGRAMS=132), 8, 3),
+    Case(_LIBRARY, "packed_bytes", "2x*fp16 *u8 *fp16 6x16", _tile(32, 128, 64, GROUP=128), 4, 3),
+    Case(_LIBRARY, "cut_cross_entropy", "2x*bf16 *fp32 *i64 2xi32 16 16 1 16 1",
+         {"BLOCK_B": 128, "BLOCK_V": 256, "BLOCK_D": 64}, 8, 3),
+    Case(_LIBRARY, "inductor_conv", _HALF + "7x16", _tile(128, 64, 32, KH=3, KW=3, STRIDE=1, PAD=1), 4, 3),
+    Case(_LIBRARY, "inductor_conv", _HALF + "i32 16 2xi32 16 2xi32",
+         _tile(64, 128, 64, KH=3, KW=3, STRIDE=2, PAD=1), 8, 3),
+    Case(_LIBRARY, "window_attention", "4x*fp16 fp32 2x16", {"BLOCK_M": 128, "BLOCK_N": 64, "D": 64}, 4, 3),
+    Case(_LIBRARY, "attention_backward", "7x*fp16 2x*fp32 fp32 3x16", {"D": 64, "BLOCK_M": 64, "BLOCK_N": 64}, 4, 3),
+    Case(_LIBRARY, "unified_attention", "4x*fp16 3x*i32 3xfp32 11x16",
+         {"PAGE": 16, "TILE": 32, "D": 128, "GROUP": 4, "BLOCK_M": 16, "BLOCK_Q": 4}, 4, 3),
+    Case(_LIBRARY, "unified_attention", "2x*fp16 2x*fp8e4nv 3x*i32 3xfp32 11x16",
+         {"PAGE": 16, "TILE": 64, "D": 128, "GROUP": 4, "BLOCK_M": 64, "BLOCK_Q": 16}, 4, 3),
+    Case(_LIBRARY, "decode_stage1", "3x*fp16 fp32 3x*i32 *fp32 9x16",
+         {"GROUP": 8, "D": 128, "DV": 128, "BLOCK_N": 32, "BLOCK_H": 16, "HEADS": 32, "SPLITS": 8}, 4, 2),
+    Case(_LIBRARY, "delta_state", "4x*bf16 *fp32 *bf16 2x*fp32 i32",
+         {"H": 4, "DK": 128, "DV": 128, "BT": 64, "BV": 32}, 4, 3),
+    Case(_LIBRARY, "delta_state", "4x*bf16 *fp32 *bf16 2x*fp32 i32",
+         {"H": 4, "DK": 128, "DV": 128, "BT": 64, "BV": 64}, 2, 2),
+    Case(_LIBRARY, "scan_output", "2x*bf16 2x*fp32 *bf16 2x*fp32 *bf16 10x16", _tile(64, 64, 32, BLOCK_S=128), 4, 4),
+    Case(_LIBRARY, "inductor_upsample", "2x*fp32 16", {"XBLOCK": 1024}, 4, 1),
 ]
