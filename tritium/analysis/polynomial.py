@@ -116,7 +116,7 @@ def _without(product, factor):
 
 
 ZERO = Poly()
-ITERATION = Arg(T.i64, "round")  # the number of the iteration
+ITERATION = Arg(T.i64, "iteration")  # the number of the iteration
 
 
 class Scalars(Affine):

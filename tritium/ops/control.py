@@ -51,7 +51,7 @@ class for_:
 
     lo, hi, step and i have one integer type; the comparison is signed (unsigned for unsigned types). A negative
     *constant* step counts down. The attributes are scheduling hints without meaning for the result; `nonempty` promises
-    that there is a round at least.
+    that there is an iteration at least.
     """
 
     def infer(lo, hi, step, *inits, regions, **hints):

@@ -68,11 +68,11 @@ class scan:
         return _check_combine(op, 2)
 
     def eval(m, op, *xs):
-        axis, turned = op.attrs["axis"], op.attrs["reverse"]
-        first = [np.moveaxis(np.flip(x, axis) if turned else x, axis, 0) for x in xs]
+        axis, reverse = op.attrs["axis"], op.attrs["reverse"]
+        first = [np.moveaxis(np.flip(x, axis) if reverse else x, axis, 0) for x in xs]
         outs = _running(lambda acc, ys: m.map_region(op.regions[0], (*acc, *ys)), first)
         outs = [np.moveaxis(out, 0, axis) for out in outs]
-        return tuple([np.ascontiguousarray(np.flip(out, axis) if turned else out) for out in outs])
+        return tuple([np.ascontiguousarray(np.flip(out, axis) if reverse else out) for out in outs])
 
 
 _LONG = 256  # scans up to this size go element by element; longer ones in pieces that are scanned side by side

@@ -255,8 +255,8 @@ def _print(target_info, t):
     """Narrow floats are printed as f32; as the integers that their bits are where the bits are asked for."""
     def widened(b, op):
         bits = op.attrs["hex"] and not op.attrs["exponents"]
-        turn = (lambda x: Expr(b, x).ubits.v) if bits else (lambda x: _wider(b, x))
-        xs = [turn(x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in target_info.floats else x
+        wider = (lambda x: Expr(b, x).ubits.v) if bits else (lambda x: _wider(b, x))
+        xs = [wider(x) if type(e := T.element(x.type)) is T.Scalar and e.is_float and e not in target_info.floats else x
               for x in op.operands]
         return None if same(xs, op.operands) else b.emit(ops.print_, xs, op.attrs) or ()
     return widened

@@ -94,10 +94,10 @@ def runs_across(info, x, axis):
 
 
 class _Sum(NamedTuple):
-    """What a loop adds up, with the reduction of it; `turned` if chunks will run across the reduction."""
+    """What a loop adds up, with the reduction of it; `across` if chunks will run across the reduction."""
 
     reduction: Op
-    turned: bool
+    across: bool
 
 
 def _all_tiles(loop, sums):
@@ -119,8 +119,8 @@ def _candidates(module):
     for loop in loops:
         sums = {k: _sum(loop, k, users.get(loop.results[k], []), info) for k in range(len(loop.types))}
         sums = {k: s for k, s in sums.items() if s is not None}
-        if any(s.turned for s in sums.values()) and not _all_tiles(loop, sums):
-            sums = {k: s for k, s in sums.items() if not s.turned}
+        if any(s.across for s in sums.values()) and not _all_tiles(loop, sums):
+            sums = {k: s for k, s in sums.items() if not s.across}
         if sums:
             found[loop] = sums
     return found
@@ -137,9 +137,9 @@ def _sum(loop, k, users, info):
     found = _combined(loop.regions[0], k, region)
     if found is None:
         return None
-    turned = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(info, found[2], axis)
-    short = axis == len(shape) - 1 and not turned and shape[axis] < LEAST
-    return None if short else _Sum(reduction, turned)
+    across = axis == len(shape) - 1 and max(shape[:-1], default=1) >= WIDE and runs_across(info, found[2], axis)
+    short = axis == len(shape) - 1 and not across and shape[axis] < LEAST
+    return None if short else _Sum(reduction, across)
 
 
 def _starts(region, start):

@@ -276,44 +276,44 @@ def scan_maps(x, o, q, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, BAC
 
 
 @pytest.fixture
-def in_strips(monkeypatch):
+def in_segments(monkeypatch):
     """Scans go through shared memory; a list of the tiles that did."""
-    used, whole = [], scan._StripScan.scan
+    used, whole = [], scan._SegmentScan.scan
     monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
-    monkeypatch.setattr(scan._StripScan, "scan", lambda self, *args: used.append(self) or whole(self, *args))
+    monkeypatch.setattr(scan._SegmentScan, "scan", lambda self, *args: used.append(self) or whole(self, *args))
     return used
 
 
 @pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize(("shape", "axis"), [((64, 2, 16), 0), ((2, 256, 4), 1), ((1, 4, 512), 2), ((16, 16, 8), 2)])
-def test_scan_in_strips(check, in_strips, shape, axis, back, warps):
+def test_scan_in_segments(check, in_segments, shape, axis, back, warps):
     check(scan_cube, data("i4", *shape), *(np.zeros(shape, "i4") for _ in range(2)), *shape, axis, back, warps=warps)
-    assert in_strips
+    assert in_segments
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i8", "f2", bf16, "f8"], ids=str)
-def test_scan_of_every_type_in_strips(check, in_strips, dtype):
+def test_scan_of_every_type_in_segments(check, in_segments, dtype):
     shape = (8, 64, 2)
     total = {"i1": "i4", bf16: "f4"}.get(dtype, dtype)
     check(scan_cube, data(dtype, *shape), np.zeros(shape, total), np.zeros(shape, dtype), *shape, 1, False, warps=1)
-    assert in_strips
+    assert in_segments
 
 
 @pytest.mark.parametrize("shape", [(1024, 32), (32, 1024)])
-def test_scan_of_what_does_not_fit_into_shared_memory(check, in_strips, shape):
+def test_scan_of_what_does_not_fit_into_shared_memory(check, in_segments, shape):
     check(scan_columns, data("i4", *shape), np.zeros(shape, "i4"), *shape, arch=75)
-    assert len(in_strips) == 4 and len({id(strips) for strips in in_strips}) == 1
+    assert len(in_segments) == 4 and len({id(segments) for segments in in_segments}) == 1
 
 
 @pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("shape", [(64, 16), (1024, 1), (8, 128)])
-def test_scan_of_what_does_not_commute(check, in_strips, shape, back, warps):
+def test_scan_of_what_does_not_commute(check, in_segments, shape, back, warps):
     outs = np.zeros(shape, "i8"), np.zeros(shape, "i8")
     for axis in (0, 1):
         check(scan_maps, data("i8", *shape), *outs, *shape, axis, back, warps=warps)
-    assert in_strips
+    assert in_segments
 
 
 @pytest.mark.parametrize("warps", WARPS)

@@ -38,9 +38,9 @@ class Shared:
         self.copies = [[[]] for _ in range(blocks)]  # open and closed groups of each block
         self.products, self.open_products = {}, {}  # for each warpgroup: closed groups, and the open one
         self.registers = []  # (warpgroup, names of those that a running group of its products reads)
-        self.phases, self.boxes = {}, []  # barriers in memory by place, copies of the engines under way
+        self.phases, self.boxes = {}, []  # barriers in memory by place, copies of TMA under way
         self.events = 0  # arrivals at them
-        self.lent = []  # groups of boxes that the engines write to global memory
+        self.lent = []  # groups of boxes that TMA writes to global memory
         self.met = np.zeros(len(self.heard), int)  # what all have heard of where the cluster met
         self.far_read: Any = None
         self.far_readers = set()  # time, for each warp, of reads in blocks that are not its own
@@ -282,7 +282,7 @@ class Shared:
         self.phases[place] = Phases(arrivals, len(self.heard), thread, self.now(self.warp_of(thread)))
 
     def fence_phases(self, thread):
-        """The barriers that a thread made may be used by other blocks and by the engines."""
+        """The barriers that a thread made may be used by other blocks and by TMA."""
         for phases in self.phases.values():
             phases.fenced |= phases.maker == thread
 

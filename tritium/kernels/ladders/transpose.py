@@ -1,4 +1,4 @@
-"""The transpose of a matrix, from the framework's copy to tiles that are turned on chip."""
+"""The transpose of a matrix, from the framework's copy to tiles that are transposed on chip."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ RUNGS = (
     _rung("V2", "a row of the input per program",
           "Loads are coalesced, stores are not. Stores are not waited for, so it is faster than V1.", rows_kernel,
           _rows),
-    _rung("V3", "tiles of 64 x 64, turned on chip",
+    _rung("V3", "tiles of 64 x 64, transposed on chip",
           "Loads and stores are both coalesced: the tile changes its layout in shared memory. Writing it there takes "
           "twice the passes it needs: two threads of a pass meet in each bank.", tiles_kernel, _tiles(64, 64, 4)),
     _rung("V4", "tiles of 128 x 32, no bank conflicts",

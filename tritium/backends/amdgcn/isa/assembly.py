@@ -28,8 +28,8 @@ class Instruction(NamedTuple):
 _FLOATS = {"f16": "half", "f32": "float", "f64": "double"}
 
 
-def _op(opcode: str, turned: bool = False) -> Emit:
-    return lambda w, x, y: w.binary(opcode, y, x) if turned else w.binary(opcode, x, y)
+def _op(opcode: str, swapped: bool = False) -> Emit:
+    return lambda w, x, y: w.binary(opcode, y, x) if swapped else w.binary(opcode, x, y)
 
 
 def _call(name: str) -> Emit:
@@ -88,7 +88,7 @@ def _on_floats() -> dict[str, Instruction]:
         name = (lambda what: f"v_pk_{what}_f16") if packed else (lambda what, suffix=suffix: f"v_{what}_{suffix}")
         rows: dict[str, Any] = {"add": _op("fadd"), "mul": _op("fmul"), "max": _call("maxnum"), "min": _call("minnum")}
         if not packed and t != "double":
-            rows |= {"sub": _op("fsub"), "subrev": _op("fsub", turned=True)}
+            rows |= {"sub": _op("fsub"), "subrev": _op("fsub", swapped=True)}
         found |= {name(what): Instruction(t, (t, t), emit) for what, emit in rows.items()}
         found[name("fma")] = Instruction(t, (t, t, t), _call("fma"))
         if packed:
@@ -108,7 +108,7 @@ def _on_floats() -> dict[str, Instruction]:
 def _on_integers() -> dict[str, Instruction]:
     two: dict[str, Emit] = {
         "add_u32": _op("add"), "add_nc_u32": _op("add"), "sub_u32": _op("sub"), "sub_nc_u32": _op("sub"),
-        "subrev_u32": _op("sub", turned=True), "subrev_nc_u32": _op("sub", turned=True), "mul_lo_u32": _op("mul"),
+        "subrev_u32": _op("sub", swapped=True), "subrev_nc_u32": _op("sub", swapped=True), "mul_lo_u32": _op("mul"),
         "mul_hi_u32": _high("zext"), "mul_hi_i32": _high("sext"), "mul_u32_u24": _low24, "and_b32": _op("and"),
         "or_b32": _op("or"), "xor_b32": _op("xor"), "lshlrev_b32": _shift("shl"), "lshrrev_b32": _shift("lshr"),
         "ashrrev_i32": _shift("ashr"), "max_i32": _call("smax"), "min_i32": _call("smin"), "max_u32": _call("umax"),

@@ -93,19 +93,19 @@ def accumulator(shape: tuple[int, ...], instruction: Instruction, grid: tuple[in
     return Layout(tuple(shape), (*reg, *col_repeats, *row_repeats, *_batch(shape)), tuple(lane), (*rows, *cols))
 
 
-def operand(shape: tuple[int, ...], side: str, instruction: Instruction, grid: tuple[int, int], pack: int) -> Layout:
+def operand(shape: tuple[int, ...], which: str, instruction: Instruction, grid: tuple[int, int], pack: int) -> Layout:
     """The layout of operand "a" [M, K] or "b" [K, N] of a dot: each warp has the rows or columns of its results."""
     rows, cols = shape[-2:]
-    (outer, across), (depth, along) = ((rows, cols), (cols, 1)) if side == "a" else ((cols, 1), (rows, cols))
+    (outer, across), (depth, along) = ((rows, cols), (cols, 1)) if which == "a" else ((cols, 1), (rows, cols))
     wide = instruction.per_lane * pack
     lane = [across << k for k in range(log2(instruction.size))]
     lane += [along * wide << k for k in range(log2(instruction.shared_by))]
     lane += [0] * (len(instruction.result.lane) - len(lane))
-    mine, others = grid if side == "a" else grid[::-1]
+    mine, others = grid if which == "a" else grid[::-1]
     own, repeats = _spread(outer, across, instruction.size, mine)
     spare = [0] * log2(others)
     reg = [along * k for k in (*_powers(1, wide), *_powers(instruction.depth * pack, depth))]
-    warp = (*own, *spare) if side == "a" else (*spare, *own)
+    warp = (*own, *spare) if which == "a" else (*spare, *own)
     return Layout(tuple(shape), (*reg, *repeats, *_batch(shape)), tuple(lane), warp)
 
 

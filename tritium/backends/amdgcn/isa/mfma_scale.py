@@ -42,24 +42,24 @@ class Scaled(NamedTuple):
         """The layout of the result."""
         return fragments.accumulator(shape, self._parts(1), self.grid)
 
-    def operand(self, shape: tuple[int, ...], side: str) -> Layout:
+    def operand(self, shape: tuple[int, ...], which: str) -> Layout:
         """The layout of the bytes of an operand: a chunk, other lanes' chunks, further chunks."""
-        return fragments.operand(shape, side, self._parts(_CHUNK), self.grid, 1)
+        return fragments.operand(shape, which, self._parts(_CHUNK), self.grid, 1)
 
-    def scales(self, shape: tuple[int, ...], side: str) -> Layout:
+    def scales(self, shape: tuple[int, ...], which: str) -> Layout:
         """The layout of the scales of an operand, [M, groups] or [N, groups]."""
-        if side == "a":
-            return fragments.operand(shape, side, self._parts(1), self.grid, 1)
-        return fragments.operand(shape[::-1], side, self._parts(1), self.grid, 1).trans((1, 0))
+        if which == "a":
+            return fragments.operand(shape, which, self._parts(1), self.grid, 1)
+        return fragments.operand(shape[::-1], which, self._parts(1), self.grid, 1).trans((1, 0))
 
     def _parts(self, per_lane: int) -> Instruction:
         """Stands for an instruction whose lanes have so many neighbours along K."""
         places = MFMA_32 if self.size == 32 else MFMA_16
         return Instruction("", self.size, _WARP // self.size * per_lane, per_lane, "", "", places)
 
-    def bytes(self, side: str) -> int:
+    def bytes(self, which: str) -> int:
         """Bytes of an operand in a lane."""
-        return _GROUP // 2 if self.formats["ab".index(side)] == "e2m1" else _GROUP
+        return _GROUP // 2 if self.formats["ab".index(which)] == "e2m1" else _GROUP
 
 
 def plan(family: str, nonkdim: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile],
@@ -79,16 +79,16 @@ def plan(family: str, nonkdim: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: S
 
 def layouts(found: Scaled, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile]) -> tuple[Layout, ...]:
     """Those of the result, of the operands, and of their scales."""
-    sides = (a, "a"), (b, "b")
-    return (found.layout(out.shape), *(found.operand(x.shape, side) for x, side in sides),
-            *(found.scales(x.shape, side) for x, side in zip(scales, "ab")))  # fmt: skip
+    operands = (a, "a"), (b, "b")
+    return (found.layout(out.shape), *(found.operand(x.shape, which) for x, which in operands),
+            *(found.scales(x.shape, which) for x, which in zip(scales, "ab")))  # fmt: skip
 
 
 def dot(g: AmdLowering, op: Op, found: Scaled, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val],
         a_scale: Sequence[Val], b_scale: Sequence[Val]) -> list[Val]:
     """acc + a @ b, along K in the order of the instructions; multiplied transposed, as in `fragments`."""
     shape, count = op.type.shape, found.sums
-    lhs, rhs = (_Operand(g, found, side, op, k, x, s, shape) for k, side, x, s in
+    lhs, rhs = (_Operand(g, found, which, op, k, x, s, shape) for k, which, x, s in
                 ((0, "a", a, a_scale), (1, "b", b, b_scale)))  # fmt: skip
     pieces = g.layout(op).register_elements()[::count]
     sums = [pack(g.w, acc[r * count : (r + 1) * count]) for r in range(len(pieces))]
@@ -101,14 +101,14 @@ def dot(g: AmdLowering, op: Op, found: Scaled, a: Sequence[Val], b: Sequence[Val
 class _Operand:
     """The fragments and scales of an operand in the registers of a thread, by row (or column) and step along K."""
 
-    def __init__(self, g: AmdLowering, found: Scaled, side: str, op: Op, k: int, registers: Sequence[Val],
+    def __init__(self, g: AmdLowering, found: Scaled, which: str, op: Op, k: int, registers: Sequence[Val],
                  scales: Sequence[Val], shape: tuple[int, ...]):
         self.g, self.registers, self.scales, self.format = g, registers, scales, found.formats[k]
-        self.bytes, self.words = found.bytes(side), {}
+        self.bytes, self.words = found.bytes(which), {}
         outer, groups = op.operands[3 + k].type.shape
         self.steps = groups * _GROUP // found.depth
         self.first = {}  # row or column of a piece: its number among the pieces of this thread
-        along = shape[1] if side == "a" else 1
+        along = shape[1] if which == "a" else 1
         for element in g.layout(op).register_elements()[:: found.sums]:
             row = element // along % outer
             self.first.setdefault(row, len(self.first))

@@ -71,7 +71,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
 
     def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> tuple[Layout, ...] | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
-        return found and tuple(fragments.operand(x.shape, side, *found) for x, side in ((a, "a"), (b, "b")))
+        return found and tuple(fragments.operand(x.shape, which, *found) for x, which in ((a, "a"), (b, "b")))
 
     def scaled(a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile], formats: tuple[str, str],
                warps: int) -> tuple[Layout, ...] | None:

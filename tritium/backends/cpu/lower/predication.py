@@ -199,11 +199,11 @@ def _bound(lo: Lowering, mask: Mask, m: Op, idx: Index) -> bool:
     return True
 
 
-def _tighten(lo: Lowering, mask: Mask, side: str, limit: int | Val, pick: str) -> None:
-    old = getattr(mask, side)
+def _tighten(lo: Lowering, mask: Mask, bound: str, limit: int | Val, pick: str) -> None:
+    old = getattr(mask, bound)
     if old is not None:
         limit = lo.w.intrinsic(pick, "i64", lo.const(old), lo.const(limit))
-    setattr(mask, side, limit)
+    setattr(mask, bound, limit)
 
 
 # --- tiles ---------------------------------------------------------------------------------------------------

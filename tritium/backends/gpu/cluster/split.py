@@ -76,10 +76,10 @@ class _Split:
             if axis is None or self.axes.operand_axes(x, axis) is not None:
                 return self.remember(x, axis, self.make(x, axis))
             return self.remember(x, axis, self.cut(self.want(x), axis))
-        home = self.axes.of(x)
+        split = self.axes.of(x)
         if axis is None:
-            assert home is not None, "what is not split is made whole"
-            return self.remember(x, None, self.join_parts(self.find(x, home), home))
+            assert split is not None, "what is not split is made whole"
+            return self.remember(x, None, self.join_parts(self.find(x, split), split))
         return self.remember(x, axis, self.cut(self.want(x), axis))
 
     def wanted(self, op: Op, axis: int | None) -> list[Value]:

@@ -13,13 +13,13 @@ class Axis:
     def __init__(self, layout: Layout, axis: int):
         low, width = axis_bits(layout.shape, axis)
         self.mask = ((1 << width) - 1) << low
-        self.bits = [home(layout, 1 << (low + k)) for k in range(width)]
+        self.bits = [bit_of(layout, 1 << (low + k)) for k in range(width)]
 
     def of(self, part: str) -> list[int]:
         return [k for p, k in self.bits if p == part]
 
 
-def home(layout: Layout, image: int) -> tuple[str, int]:
+def bit_of(layout: Layout, image: int) -> tuple[str, int]:
     """(part, bit of the part) that has an image."""
     return next((part, getattr(layout, part).index(image)) for part in PARTS if image in getattr(layout, part))
 
@@ -74,7 +74,7 @@ class Runs:
         self.images, self.swaps, self.merges = found[: log2(k)], [], []
         self.exchanges_all = any(x in layout.warp for x in self.images)
         for image in self.images:
-            part, bit = home(layout, image)
+            part, bit = bit_of(layout, image)
             beside = next((n for n, x in enumerate(layout.reg) if not inside(x)), None)
             if part != "reg" and beside is not None:
                 self.swaps.append(Swap(part, bit, beside))
@@ -87,7 +87,7 @@ class Runs:
         self.result = layout.map(lambda x: index.get(x, x >> width << log2(k)), (*layout.shape[:-1], k))
 
     def _merge(self, layout: Layout, image: int) -> Merge:
-        part, bit = home(layout, image)
+        part, bit = bit_of(layout, image)
         if part == "reg":
             return Merge(part, bit, None, False, _without(layout, bit))
         inside = [k for k, x in enumerate(layout.reg) if x in self.images]

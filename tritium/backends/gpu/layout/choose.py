@@ -151,7 +151,7 @@ def _dot(choice: Choice, op: Op, k: int) -> Layout:
 
 
 def _dot_buffers(choice: Choice, op: Op, k: int) -> Layout:
-    sizes = [op.attrs[side].element.bytes for side in ("lhs", "rhs")]
+    sizes = [op.attrs[which].element.bytes for which in ("lhs", "rhs")]
     return multiplied(op.type.shape, choice.warps, choice.lanes, sizes, (op.attrs["a_axis"], op.attrs["b_axis"]))
 
 

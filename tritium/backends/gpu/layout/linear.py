@@ -209,10 +209,10 @@ def pad(images: Sequence[int], count: int) -> tuple[int, ...]:
 
 def multiplied(shape: Sequence[int], warps: int, lanes: int, sizes: Sequence[int] = (4, 4),
                axes: Sequence[int] = (1, 1)) -> Layout:
-    """Where plain threads keep the result of a dot whose sides have elements of `sizes` bytes, in rows along `axes`.
+    """Where plain threads keep the result of a dot whose operands have elements of `sizes` bytes, in rows along `axes`.
 
-    A thread has about as many rows as columns. Along a side that lies so in memory, it has 16 bytes of neighbours, and
-    lanes follow; otherwise neighbouring lanes have neighbouring rows (or columns), which swizzled buffers keep in
+    A thread has about as many rows as columns. Along an operand that lies so in memory, it has 16 bytes of neighbours,
+    and lanes follow; otherwise neighbouring lanes have neighbouring rows (or columns), which swizzled buffers keep in
     different banks.
 
     >>> multiplied((64, 64), 4, 32)

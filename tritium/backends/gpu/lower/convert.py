@@ -95,7 +95,7 @@ def _has(g: Lowering, layout: Layout, chosen: dict[int, int]) -> Val | None:
 
 def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: Layout, target: Layout,
              writes: Val | None = None) -> list[Val]:
-    """One trip, with 16-byte accesses where both sides allow; `writes` (i1) tells the threads that have something."""
+    """One trip, with 16-byte accesses where both layouts allow; `writes` (i1) tells the threads that have something."""
     g, (base,) = passage.g, passage.bases
     if g.target.mma.gathers is not None:
         x, source = _regrouped(x, source, target, t.bytes)
@@ -116,7 +116,7 @@ def _regrouped(x: Sequence[Val], source: Layout, target: Layout, size: int) -> t
 
     def cost(layout: Layout) -> tuple[int, int]:
         images = plan(layout, target, size)
-        (written, wide), (read, broad) = (passes(side, images, size) for side in (layout, target))
+        (written, wide), (read, broad) = (passes(x, images, size) for x in (layout, target))
         return written + read, -(wide + broad)
 
     if cost(other) >= cost(source):
@@ -171,7 +171,7 @@ def write(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, im
 def _read_matrices(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int,
                    found: Matrices) -> list[Val]:
     """Up to four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, and gets a word of each."""
-    w, (inner, rows, turned) = g.w, found
+    w, (inner, rows, transposed) = g.w, found
     count = min(2, len(layout.reg) - inner)
     taken = layout.reg[inner : inner + count]
     addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), len(layout.lane)), layout.warp)
@@ -183,7 +183,7 @@ def _read_matrices(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Seq
         else:
             offset = w.binary("add", offset, base)
         address = g.shared.pointer(g, offset)
-        for word in g.target.load_matrices(g, address, constant, 1 << count, turned):
+        for word in g.target.load_matrices(g, address, constant, 1 << count, transposed):
             vector = w.cast("bitcast", word, f"<{4 // t.bytes} x {llvm_type(t)}>" if inner else llvm_type(t))
             out += [w.extract(vector, k) for k in range(4 // t.bytes)] if inner else [vector]
     return out

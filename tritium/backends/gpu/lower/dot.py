@@ -1,8 +1,8 @@
 """Dot without tensor cores: operands in shared memory, each thread multiplies what its accumulators need.
 
-A thread has some rows and some columns of the result, about as many of each, and goes along K. From a side whose rows
-lie along K it reads 16 bytes of K at once, of one row after the other; from one that lies along M or N, 16 bytes of
-that. Who has which row is chosen by `multiplied` so that the lanes of a warp read from different banks.
+A thread has some rows and some columns of the result, about as many of each, and goes along K. From an operand whose
+rows lie along K it reads 16 bytes of K at once, of one row after the other; from one that lies along M or N, 16 bytes
+of that. Who has which row is chosen by `multiplied` so that the lanes of a warp read from different banks.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ UNROLLED = 1024  # products in one iteration of the loop along K; twice as many 
 def dot(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     types, passage = [x.type for x in op.operands[:2]], Passage(g, op)
     passage.before_write()
-    lhs, rhs = (_Side(g, t, axis, base) for t, axis, base in zip(types, _AXES, passage.bases))
-    for x, value, side in zip((a, b), op.operands, (lhs, rhs)):
-        write(g, x, side.element, g.layout(value), side.images, side.base)
+    lhs, rhs = (_Operand(g, t, axis, base) for t, axis, base in zip(types, _AXES, passage.bases))
+    for x, value, operand in zip((a, b), op.operands, (lhs, rhs)):
+        write(g, x, operand.element, g.layout(value), operand.images, operand.base)
     passage.after_write()
     return _multiply(g, op, lhs, rhs, acc)
 
@@ -49,14 +49,14 @@ def operands_need(op: Op, alignment: int = SCRATCH_ALIGNMENT) -> Need:
 @lower(gpu_ops.dot_buffers)
 def dot_buffers(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     how = op.attrs
-    left, right = _Side(g, how["lhs"], how["a_axis"], a[0]), _Side(g, how["rhs"], how["b_axis"], b[0])
+    left, right = _Operand(g, how["lhs"], how["a_axis"], a[0]), _Operand(g, how["rhs"], how["b_axis"], b[0])
     return _multiply(g, op, left, right, acc)
 
 
-_AXES = (1, 1)  # in rows, both sides, where threads write them
+_AXES = (1, 1)  # in rows, both operands, where threads write them
 
 
-class _Side:
+class _Operand:
     """An operand in shared memory: where its elements lie, in rows along one of the last two axes."""
 
     def __init__(self, g: Lowering, tile: T.Tile, axis: int, base: Val | int):
@@ -87,7 +87,7 @@ class _Reads(NamedTuple):
     of a step along K, and `taken` the bits that are not to be added. One access reads `along` elements along K, or
     `across` elements across it."""
 
-    side: _Side
+    operand: _Operand
     thread: Any
     parts: list
     k: Any
@@ -96,7 +96,7 @@ class _Reads(NamedTuple):
     across: int
 
 
-def _multiply(g: Lowering, op: Op, a: _Side, b: _Side, acc: Sequence[Val]) -> list[Val]:
+def _multiply(g: Lowering, op: Op, a: _Operand, b: _Operand, acc: Sequence[Val]) -> list[Val]:
     """acc + a @ b as a loop along K, a few elements in each iteration."""
     w, t, depth = g.w, T.element(op.type), a.inner
     together = max(a.wide(1), b.wide(0))
@@ -114,21 +114,21 @@ def _multiply(g: Lowering, op: Op, a: _Side, b: _Side, acc: Sequence[Val]) -> li
     return list(loop.results)
 
 
-def _reads(g: Lowering, op: Op, a: _Side, b: _Side, steps: int) -> Iterator[_Reads]:
+def _reads(g: Lowering, op: Op, a: _Operand, b: _Operand, steps: int) -> Iterator[_Reads]:
     """How a thread reads its operands, in iterations of `steps` steps along K."""
     layout, (m, n) = g.layout(op), op.type.shape[-2:]
     batch, row, col = (lambda e: e >> log2(m * n)), (lambda e: e >> log2(n) & (m - 1)), (lambda e: e & (n - 1))
-    sides = (
+    operands = (
         (a, lambda e: a.at(batch(e), row(e), 0), lambda k: a.at(0, 0, k), 1),
         (b, lambda e: b.at(batch(e), 0, col(e)), lambda k: b.at(0, k, 0), 0),
     )
-    for side, place, step, axis in sides:
+    for operand, place, step, axis in operands:
         thread, parts = g.linear(layout, place)
         taken = 0
         for x in (*(place(e) for e in (*layout.lane, *layout.warp)), *(step(k) for k in _bits(steps, a.inner))):
             taken |= x
-        across = side.neighbours(parts, side.wide(1 - axis))
-        yield _Reads(side, thread, parts, step, taken, side.wide(axis), across)
+        across = operand.neighbours(parts, operand.wide(1 - axis))
+        yield _Reads(operand, thread, parts, step, taken, operand.wide(axis), across)
 
 
 def _bits(start: int, stop: int) -> list[int]:
@@ -153,34 +153,34 @@ def _start(g: Lowering, read: _Reads, index: Val, steps: int, depth: int) -> Val
 
 def _fetch(g: Lowering, read: _Reads, start: Val, first: int, together: int, t: T.Scalar) -> dict[tuple[int, ...], Val]:
     """{(part of a row or column, step along K): its element, converted to `t`} of steps that one access covers."""
-    side, out = read.side, {}
-    size = side.element.bytes
+    operand, out = read.operand, {}
+    size = operand.element.bytes
     for part in dict.fromkeys(read.parts):
         for k in range(0, together, read.along):
             if (part, k) in out:
                 continue
             low = part & (read.across * size - 1)  # its place among neighbours across K
-            items = _load(g, side, start, part ^ low ^ read.k(first + k), read.taken, max(read.along, read.across))
+            items = _load(g, operand, start, part ^ low ^ read.k(first + k), read.taken, max(read.along, read.across))
             for i, x in enumerate(items):
                 place = (part, k + i) if read.along > 1 else (part ^ low ^ i * size, k)
-                out[place] = convert_scalar(g, x, side.element, t)
+                out[place] = convert_scalar(g, x, operand.element, t)
     return out
 
 
-def _load(g: Lowering, side: _Side, start: Val, at: int, taken: int, count: int) -> list[Val]:
+def _load(g: Lowering, operand: _Operand, start: Val, at: int, taken: int, count: int) -> list[Val]:
     """`count` neighbours, at an address whose bits in `taken` are exchanged, and the others added."""
-    w, kind = g.w, llvm_type(side.element)
+    w, kind = g.w, llvm_type(operand.element)
     offset = w.binary("xor", start, g.int(at & taken)) if at & taken else start
     constant = at & ~taken
-    if isinstance(side.base, int):
-        constant += side.base
+    if isinstance(operand.base, int):
+        constant += operand.base
     else:
-        offset = w.binary("add", offset, side.base)
+        offset = w.binary("add", offset, operand.base)
     pointer = g.shared.pointer(g, offset, constant)
     if count == 1:
-        return [g.shared.get(g, pointer, side.element)]
+        return [g.shared.get(g, pointer, operand.element)]
     loaded = f"<{count} x {kind}>"
-    x = w.effect(f"load {loaded}, {pointer.typed}, align {side.element.bytes * count}", loaded)
+    x = w.effect(f"load {loaded}, {pointer.typed}, align {operand.element.bytes * count}", loaded)
     return [w.extract(x, k) for k in range(count)]
 
 

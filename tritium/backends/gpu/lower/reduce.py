@@ -92,8 +92,8 @@ def _between_lanes(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int
                    combine: Callable) -> Sequence[Sequence[Val]]:
     """Combine with the lanes that differ in these bits of their number, one bit after the other.
 
-    The lane without any of them, and those that it hears from, have what comes first on the left. So where the sides of
-    a combination matter, the result that counts is that lane's."""
+    The lane without any of them, and those that it hears from, have what comes first on the left. So where the order of
+    operands matters, the result that counts is that lane's."""
     for bit in lanes:
         others = [[_heard(g, x, "xor", 1 << bit) for x in t] for t in totals]
         totals = [combine(*pair) for pair in zip(totals, others)]
@@ -114,20 +114,20 @@ def _from_first(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int]) 
 
 
 def _may_round_apart(region: Block) -> bool:
-    """True if exchanging the sides of a combination may change its result's last bits.
+    """True if exchanging the operands of a combination may change its result's last bits.
 
-    So it is where floats are computed with, other than by an op that takes the two sides alike: x + y is y + x, but
+    So it is where floats are computed with, other than by an op that takes the two operands alike: x + y is y + x, but
     Welford's means differ. All threads must have the same result, for they may branch on it.
     """
     half = len(region.args) // 2
-    sides = {frozenset(pair) for pair in zip(region.args[:half], region.args[half:])}
+    pairs = {frozenset(pair) for pair in zip(region.args[:half], region.args[half:])}
 
-    def rounds(op: Op) -> bool:
+    def is_rounded(op: Op) -> bool:
         row = op.kind.row
-        alike = row and (row.exact or row.commutes and frozenset(op.operands) in sides)
+        alike = row and (row.exact or row.commutes and frozenset(op.operands) in pairs)
         return not alike and any(T.element(t).is_float for t in op.types if type(T.element(t)) is T.Scalar)
 
-    return any((op.kind.row or op.kind is ops.call) and rounds(op) for op in walk(region))
+    return any((op.kind.row or op.kind is ops.call) and is_rounded(op) for op in walk(region))
 
 
 def _tree(items: Sequence[Any], combine: Callable) -> Any:

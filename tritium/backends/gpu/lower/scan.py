@@ -1,5 +1,5 @@
 """Scans along an axis: bit by bit in registers, between lanes by shuffles, between warps through shared memory. Large
-tiles go through shared memory whole, in loops over strips of them."""
+tiles go through shared memory whole, in loops over segments of them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def _scan_need(op: Op, room: Room) -> Need | None:
     """A large tile goes through shared memory whole, in pieces that fit; else warps exchange their totals."""
     layout, types = layout_of(op.operands[0]), [T.element(x.type) for x in op.operands]
     for cut in _cuts(op, layout) if _instructions(op, layout) > WRITTEN_OUT else ():
-        strips = Strips.of(op, cut, room.threads)
-        exchange = [room.threads * size for size in strips.sizes]
+        segments = Segments.of(op, cut, room.threads)
+        exchange = [room.threads * size for size in segments.sizes]
         free = room.bytes - SCRATCH_ALIGNMENT * (len(types) + 1)
-        if strips.count >= 2 * TOGETHER and sum(strips.bytes) + sum(exchange) <= free:
-            between = side_by_side(0, exchange)[1:] if strips.parts > 1 else ()
-            return Need([*strips.bytes, *between], attrs={"cut": cut, "strips": True} if cut else {"strips": True})
+        if segments.count >= 2 * TOGETHER and sum(segments.bytes) + sum(exchange) <= free:
+            between = side_by_side(0, exchange)[1:] if segments.parts > 1 else ()
+            how = {"cut": cut, "segments": True} if cut else {"segments": True}
+            return Need([*segments.bytes, *between], attrs=how)
     totals, most = layout.registers, 0
     for part, _ in Axis(layout, op.attrs["axis"]).bits:
         totals, most = totals // 2 if part == "reg" else totals, max(most, totals if part == "warp" else 0)
@@ -54,7 +55,7 @@ def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     layout, reverse = g.layout(op.operands[0]), op.attrs["reverse"]
     types = [T.element(x.type) for x in op.operands]
     combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
-    if op.attrs.get("strips"):
+    if op.attrs.get("segments"):
         return _scan_pieces(g, op, layout, xs, combine, reverse)
     passage, prefix = Passage(g, op), [[x[r] for x in xs] for r in range(layout.registers)]
     total, seen = dict(enumerate(prefix)), 0
@@ -121,22 +122,22 @@ def _scan_pieces(g: Lowering, op: Op, layout: Layout, xs: Sequence[Sequence[Val]
                  reverse: bool) -> tuple[list[Val], ...]:
     """Scan a tile piece by piece, all of one layout."""
     bits = op.attrs.get("cut", ())
-    strips = _StripScan(g, op, Strips.of(op, bits, g.threads))
+    segments = _SegmentScan(g, op, Segments.of(op, bits, g.threads))
     out: list[list[Any]] = [[None] * layout.registers for _ in xs]
     for number in range(1 << len(bits)):
         piece = registers_with(layout, {x: number >> k & 1 for k, x in enumerate(bits)})
-        made = strips.scan([[x[r] for r in piece] for x in xs], combine, reverse)
+        made = segments.scan([[x[r] for r in piece] for x in xs], combine, reverse)
         for whole, part in zip(out, made):
             for r, y in zip(piece, part):
                 whole[r] = y
     return tuple(out)
 
 
-class Strips(NamedTuple):
+class Segments(NamedTuple):
     """A piece of a tile in shared memory, whose axis has `width` bits of an element's number from `low` on. The lines
-    along it are cut into strips, one for each thread, or a thread has several lines; it scans its strips by itself.
+    along it are cut into segments, one for each thread, or a thread has several lines; it scans its segments by itself.
 
-    In row-major order, strips would begin in the same banks: room is left between them.
+    In row-major order, segments would begin in the same banks: room is left between them.
     """
 
     layout: Layout
@@ -146,8 +147,8 @@ class Strips(NamedTuple):
     types: list
 
     @classmethod
-    def of(cls, op: Op, cut: tuple[int, ...], threads: int) -> Strips:
-        """The strips of a scan whose tile is cut by these bits."""
+    def of(cls, op: Op, cut: tuple[int, ...], threads: int) -> Segments:
+        """The segments of a scan whose tile is cut by these bits."""
         layout = layout_of(op.operands[0])
         low, width = axis_bits(layout.shape, op.attrs["axis"])
         types = [T.element(x.type) for x in op.operands]
@@ -158,8 +159,8 @@ class Strips(NamedTuple):
         return self.layout.numel >> self.width
 
     @property
-    def rounds(self) -> int:
-        """How many strips a thread has."""
+    def each(self) -> int:
+        """How many segments a thread has."""
         return max(1, self.lines // self.threads)
 
     @property
@@ -169,7 +170,7 @@ class Strips(NamedTuple):
 
     @property
     def count(self) -> int:
-        """Elements of a strip."""
+        """Elements of a segment."""
         return (1 << self.width) // self.parts
 
     @property
@@ -183,14 +184,14 @@ class Strips(NamedTuple):
         return [(self.layout.numel + self.layout.numel // self.count) * size for size in self.sizes]
 
 
-class _StripScan:
-    """The scan of the strips of a tile's pieces."""
+class _SegmentScan:
+    """The scan of the segments of a tile's pieces."""
 
-    def __init__(self, g: Lowering, op: Op, strips: Strips):
-        self.g, self.w, self.layout, self.low, self.types = g, g.w, strips.layout, strips.low, strips.types
-        self.rounds, self.parts, self.count, self.sizes = strips.rounds, strips.parts, strips.count, strips.sizes
+    def __init__(self, g: Lowering, op: Op, segments: Segments):
+        self.g, self.w, self.layout, self.low, self.types = g, g.w, segments.layout, segments.low, segments.types
+        self.each, self.parts, self.count, self.sizes = segments.each, segments.parts, segments.count, segments.sizes
         self.passage = Passage(g, op)
-        self.strip = strips.low + strips.width - log2(strips.parts)  # bits of the numbers of elements in a strip
+        self.segment_bits = segments.low + segments.width - log2(segments.parts)  # of the number of an element in one
 
     def scan(self, xs: Sequence[Sequence[Val]], combine: Callable, reverse: bool) -> tuple[list[Val], ...]:
         g = self.g
@@ -200,13 +201,13 @@ class _StripScan:
             for r, pointer in enumerate(self.pointers(base, size)):
                 g.shared.put(g, pointer, x[r], t)
         self.passage.after_write()
-        if self.rounds > 1:
-            with self.w.loop(0, self.rounds, type="i32") as loop:
+        if self.each > 1:
+            with self.w.loop(0, self.each, type="i32") as loop:
                 first = self.w.binary("shl", loop.index, g.int(log2(g.threads)))
-                self.scan_strip(bases, self.start(self.w.binary("or", first, g.place("thread"))), combine, reverse)
+                self.scan_segment(bases, self.start(self.w.binary("or", first, g.place("thread"))), combine, reverse)
         else:
             start = self.start(g.place("thread"))
-            total = self.scan_strip(bases, start, combine, reverse)
+            total = self.scan_segment(bases, start, combine, reverse)
             if self.parts > 1:
                 self.add_before(bases, start, total, combine, reverse)
         g.target.barrier(g)
@@ -218,25 +219,25 @@ class _StripScan:
         """Where the elements of this thread's registers are."""
         g = self.g
         for at, more in g.addresses(self.layout, lambda e: e):
-            more += more >> self.strip << self.low  # `at` has none of its bits: no carries
+            more += more >> self.segment_bits << self.low  # `at` has none of its bits: no carries
             yield g.shared.pointer(g, self.w.binary("shl", self.apart(at), g.int(log2(size))), base + more * size)
 
     def apart(self, at: Val) -> Val:
-        """The place of an element (i32), with the room between strips."""
+        """The place of an element (i32), with the room between segments."""
         w, g = self.w, self.g
-        return w.binary("add", at, w.binary("shl", w.binary("lshr", at, g.int(self.strip)), g.int(self.low)))
+        return w.binary("add", at, w.binary("shl", w.binary("lshr", at, g.int(self.segment_bits)), g.int(self.low)))
 
     def start(self, number: Val) -> Val:
-        """The place of the first element of a strip (i32). Neighbours in memory have neighbouring numbers: those of
+        """The place of the first element of a segment (i32). Neighbours in memory have neighbouring numbers: those of
         neighbouring lines, then those of a line."""
         w, g = self.w, self.g
         inner = w.binary("and", number, g.int((1 << self.low) - 1))
-        rest = w.binary("shl", w.binary("lshr", number, g.int(self.low)), g.int(self.strip))
+        rest = w.binary("shl", w.binary("lshr", number, g.int(self.low)), g.int(self.segment_bits))
         return self.apart(w.binary("or", rest, inner))
 
-    # --- strips -------------------------------------------------------------------------------------------------
-    def scan_strip(self, bases: Sequence[int], start: Val, combine: Callable, reverse: bool) -> list[Val]:
-        """Scan a strip in place; returns its total."""
+    # --- segments -------------------------------------------------------------------------------------------------
+    def scan_segment(self, bases: Sequence[int], start: Val, combine: Callable, reverse: bool) -> list[Val]:
+        """Scan a segment in place; returns its total."""
         total = self.group(bases, start, self.g.int(0), None, combine, reverse)
         with self.w.loop(1, self.count // TOGETHER, carry=total, type="i32") as loop:
             loop.next = self.group(bases, start, loop.index, list(loop.carried), combine, reverse)
@@ -263,7 +264,7 @@ class _StripScan:
         return made
 
     def add_before(self, bases: Sequence[int], start: Val, total: list[Val], combine: Callable, reverse: bool) -> None:
-        """Combine every strip of a line with the total of those before it."""
+        """Combine every segment of a line with the total of those before it."""
         g, w = self.g, self.w
         prefix, totals = [total], {0: total}
         for bit in range(self.low, self.low + log2(self.parts)):

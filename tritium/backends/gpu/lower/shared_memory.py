@@ -135,11 +135,11 @@ def plan(source: Layout, target: Layout, size: int, stores_matrices: bool = Fals
 
 class Matrices(NamedTuple):
     """How a warp holds 8x8 matrices of 16-bit elements: the register bits inside of a word, the bits that select a
-    matrix's rows of 16 bytes, and whether it is turned on the way."""
+    matrix's rows of 16 bytes, and whether it is transposed on the way."""
 
     inner: int
     rows: tuple[int, ...]
-    turned: bool = False
+    transposed: bool = False
 
 
 def stored_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrices | None:
@@ -154,7 +154,7 @@ def stored_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrice
 def loaded_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrices | None:
     """The matrices that a warp can read a tile as; None if it cannot.
 
-    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; turned, two rows make a word.
+    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; transposed, two rows make a word.
     """
     inner = log2(4 // size) if size in (1, 2, 4) else 0
     if size > 4 or len(layout.reg) < inner + 1:
@@ -167,7 +167,7 @@ def loaded_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrice
     if place((*word, *first)) == [size << k for k in range(inner + 2)] and whole(rows):
         return Matrices(inner, rows)
     if size == 2 and place(rows) == [2, 4, 8] and whole((*word, *first)):
-        return Matrices(inner, (*word, *first), turned=True)
+        return Matrices(inner, (*word, *first), transposed=True)
     return None
 
 

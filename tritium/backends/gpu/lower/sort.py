@@ -104,17 +104,17 @@ class Network:
         parts = [part for part, _ in self.bits[: k + 1]]
         return len(parts) > k and parts[k] == "reg" and parts.count("reg") <= k
 
-    def step(self, x: Sequence[Val], turned: tuple[int, ...] | range, down: int | None = None) -> Sequence[Val]:
+    def step(self, x: Sequence[Val], flipped: tuple[int, ...] | range, down: int | None = None) -> Sequence[Val]:
         """Compare with partners whose index differs in these bits; who has the highest of them set keeps the larger.
 
         Registers with the bit `down` are sorted downwards.
         """
-        part, bit = self.bits[max(turned)]
-        others = self.across(x, [self.bits[k] for k in turned])
-        turns = [self.downwards != (down is not None and bool(r >> down & 1)) for r in range(len(x))]
+        part, bit = self.bits[max(flipped)]
+        others = self.across(x, [self.bits[k] for k in flipped])
+        descends = [self.downwards != (down is not None and bool(r >> down & 1)) for r in range(len(x))]
         if part != "reg":
-            return self.keep(x, others, self.is_set(part, self.g.int(1 << bit)), turns)
-        return [self.extreme(bool(r >> bit & 1) != turns[r], mine, y) for r, (mine, y) in enumerate(zip(x, others))]
+            return self.keep(x, others, self.is_set(part, self.g.int(1 << bit)), descends)
+        return [self.extreme(bool(r >> bit & 1) != descends[r], mine, y) for r, (mine, y) in enumerate(zip(x, others))]
 
     def across(self, x: Sequence[Val], places: Sequence[tuple[str, int]]) -> Sequence[Val]:
         """What is where the numbers of the register, the lane and the warp differ in the bits of `places`."""
@@ -137,14 +137,14 @@ class Network:
         """i1: this thread's lane or warp has the bit of a mask (i32)."""
         return self.w.compare("icmp ne", self.w.binary("and", self.g.place(part), mask), self.g.int(0))
 
-    def keep(self, mine: Sequence[Val], others: Sequence[Val], upper: Val, turns: list[bool]) -> list[Val]:
-        """The larger of two if `upper` (i1), else the smaller, or the other way round where `turns`.
+    def keep(self, mine: Sequence[Val], others: Sequence[Val], upper: Val, descends: list[bool]) -> list[Val]:
+        """The larger of two if `upper` (i1), else the smaller, or the other way round where `descends`.
 
         Partners are never both upper.
         """
         w, out = self.w, []
-        for x, y, turn in zip(mine, others, turns):
-            larger = w.binary("xor", upper, w.const("i1", True)) if turn else upper
+        for x, y, reverse in zip(mine, others, descends):
+            larger = w.binary("xor", upper, w.const("i1", True)) if reverse else upper
             less = w.compare(f"icmp {self.sign}lt", y, x)
             out.append(w.select(w.binary("xor", less, larger), y, x))
         return out

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ..layout.axis import Runs, home
+from ..layout.axis import Runs, bit_of
 from ..layout.values import layout_of
 from ..shared_memory.needs import takes_shared
 from .function import lower
@@ -54,7 +54,7 @@ class Selection(Network):
 
     def settle(self, layout: Layout) -> None:
         """The runs are in this layout from now on."""
-        self.layout, self.bits = layout, [home(layout, x) for x in self.plan.images]
+        self.layout, self.bits = layout, [bit_of(layout, x) for x in self.plan.images]
 
     def first(self, x: Sequence[Val]) -> Sequence[Val]:
         """The keys of the first elements of every row, in the layout of the result."""
@@ -96,8 +96,8 @@ class Selection(Network):
         if not any(merge.splits for merge in following):
             return put(x)
         mask = self.w.cast("sext", self.is_upper(following[0]), self.kind)
-        turn = lambda x: [self.w.binary("xor", v, mask) for v in x]
-        return turn(put(turn(x)))
+        flip = lambda x: [self.w.binary("xor", v, mask) for v in x]
+        return flip(put(flip(x)))
 
     def is_upper(self, at: Swap | Merge) -> Val:
         """i1: this thread's place has the bit in question."""

@@ -98,15 +98,15 @@ class Schedule:
     def outer_operands(self) -> dict[tuple[Value, str], int]:
         """The loop-invariant operands that go into shared memory: (value, "a" or "b") -> contiguous axis."""
         found = self.operands.items()
-        return {(_value(dot, side), side): x.axis for (dot, side), x in found if x.where == "outside"}
+        return {(_value(dot, which), which): x.axis for (dot, which), x in found if x.where == "outside"}
 
     def __str__(self) -> str:
         dots = dict.fromkeys(dot for dot, _ in self.operands)
         return "\n".join((_loads_text(self), *(_dot_text(self, dot) for dot in dots)))
 
 
-def _value(dot: Op, side: str) -> Value:
-    return dot.operands["ab".index(side)]
+def _value(dot: Op, which: str) -> Value:
+    return dot.operands["ab".index(which)]
 
 
 # --- loads ------------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def _with_rows(info: LoopInfo, found: Prefetched) -> Prefetched | None:
 
 def _with_slice(info: LoopInfo, loads: Mapping[Op, None]) -> Prefetched | None:
     """The loads with the slice of the body that computes their addresses; None if it contains one of them, or an op
-    with side effects."""
+    with which effects."""
     found = _slice_of(info, loads, loads)
     if found is None:
         return None
@@ -183,7 +183,7 @@ def _with_slice(info: LoopInfo, loads: Mapping[Op, None]) -> Prefetched | None:
 def _slice_of(info: LoopInfo, loads: Iterable[Op],
               prefetched: Container[Op]) -> tuple[tuple[int, ...], tuple[Op, ...]] | None:
     """(positions of loop-carried values, other loads) that the operands of `loads` depend on; None if the slice
-    contains a prefetched load or an op with side effects."""
+    contains a prefetched load or an op with which effects."""
     params, seen = set(), set()
     todo = [x for load in loads for x in load.operands]
     carried = {arg: k for k, arg in enumerate(info.body.args[1:])}
@@ -208,7 +208,7 @@ def schedule_dots(info: LoopInfo, prefetched: Prefetched, copies: bool = False) 
     """The schedule of a loop with these loads. With `copies`, the threads that multiply also copy: they hold addresses
     and have fewer registers for results."""
     loads = {load: info.can.axis(load) for load in prefetched.loads}
-    found = {(dot, side): _operand(info, loads, dot, side) for dot in info.dots for side in "ab"}
+    found = {(dot, which): _operand(info, loads, dot, which) for dot in info.dots for which in "ab"}
     in_flight = tuple(k for k, out in enumerate(info.body.yields) if _may_stay_in_flight(info, found, k, out))
     if copies:
         in_flight = tuple(k for k in in_flight if info.can.holds(_at_once(info, found, info.body.yields[k])))
@@ -216,9 +216,9 @@ def schedule_dots(info: LoopInfo, prefetched: Prefetched, copies: bool = False) 
     first = _issued_first(info, found, [dot for dot in info.dots if dot not in staying])
     dots = (*first, *(dot for dot in info.dots if dot not in first))
     by_threads = tuple(dot for dot in info.by_threads if all(x in loads for x in _sources(info, dot)))
-    operands = {(dot, side): found[dot, side] for dot in dots for side in "ab"}
-    operands |= {(dot, side): _register_operand(info, dot, side) for dot in info.in_registers for side in "ab"}
-    operands |= {(dot, side): _buffer_operand(info, dot, side) for dot in by_threads for side in "ab"}
+    operands = {(dot, which): found[dot, which] for dot in dots for which in "ab"}
+    operands |= {(dot, which): _register_operand(info, dot, which) for dot in info.in_registers for which in "ab"}
+    operands |= {(dot, which): _buffer_operand(info, dot, which) for dot in by_threads for which in "ab"}
     unrounded = {dot: info.unrounded(dot) for dot in staying}
     return Schedule(
         info,
@@ -235,31 +235,31 @@ def schedule_dots(info: LoopInfo, prefetched: Prefetched, copies: bool = False) 
     )
 
 
-def _operand(info: LoopInfo, loads: Mapping[Op, int], dot: Op, side: str) -> Operand:
+def _operand(info: LoopInfo, loads: Mapping[Op, int], dot: Op, which: str) -> Operand:
     """Where an asynchronous MMA finds an operand."""
-    x = _value(dot, side)
+    x = _value(dot, which)
     load, transposed = info.source(x)
     if load is not None and load in loads:
         axis = 1 - loads[load] if transposed else loads[load]
-        if info.can.takes(dot, side, axis):
+        if info.can.takes(dot, which, axis):
             return Operand("slot", load, axis)
-        return Operand("registers", load, axis) if side == "a" else Operand("written", load, info.best_axis(dot))
+        return Operand("registers", load, axis) if which == "a" else Operand("written", load, info.best_axis(dot))
     if info.outside(x):
-        return Operand("outside", None, 1 if side == "a" else 0)
-    return Operand("registers", load, 1) if side == "a" else Operand("written", load, info.best_axis(dot))
+        return Operand("outside", None, 1 if which == "a" else 0)
+    return Operand("registers", load, 1) if which == "a" else Operand("written", load, info.best_axis(dot))
 
 
-def _register_operand(info: LoopInfo, dot: Op, side: str) -> Operand:
+def _register_operand(info: LoopInfo, dot: Op, which: str) -> Operand:
     """For an MMA on registers; an operand in a buffer is read back."""
-    where = "outside" if info.outside(_value(dot, side)) else "registers"
-    return Operand(where, None, 1 if side == "a" else 0)
+    where = "outside" if info.outside(_value(dot, which)) else "registers"
+    return Operand(where, None, 1 if which == "a" else 0)
 
 
-def _buffer_operand(info: LoopInfo, dot: Op, side: str) -> Operand:
+def _buffer_operand(info: LoopInfo, dot: Op, which: str) -> Operand:
     """For threads, which read buffers along any axis."""
-    load, transposed = info.source(_value(dot, side))
+    load, transposed = info.source(_value(dot, which))
     if load is None:
-        return Operand("outside", None, 1 if side == "a" else 0)
+        return Operand("outside", None, 1 if which == "a" else 0)
     axis = info.can.axis(load)
     return Operand("slot", load, 1 - axis if transposed else axis)
 
@@ -320,7 +320,7 @@ def _loads_text(schedule: Schedule) -> str:
 
 
 def _dot_text(schedule: Schedule, dot: Op) -> str:
-    parts = [", ".join(f"{side} {_operand_text(schedule, schedule.operands[dot, side])}" for side in "ab")]
+    parts = [", ".join(f"{which} {_operand_text(schedule, schedule.operands[dot, which])}" for which in "ab")]
     parts += ["first"] * (dot in schedule.issued_first) + ["chained"] * (dot in schedule.chained)
     parts += ["stays in flight"] * schedule.stays_in_flight(dot) + ["lhs unrounded"] * (dot in schedule.unrounded)
     who = "" if dot in schedule.dots else " by threads" if dot in schedule.by_threads else " in registers"

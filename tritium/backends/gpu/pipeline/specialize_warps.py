@@ -224,8 +224,8 @@ class _Build:
         count = ops.mul(b, ops.mul(b, x, y), z)
         block, blocks, one = ops.program_id(b, axis=0), ops.num_programs(b, axis=0), self.i32(1)
         opposite = ops.sub(b, ops.sub(b, blocks, one), block)
-        rounds, rest = ops.div(b, count, blocks), ops.rem(b, count, blocks)
-        last = ops.select(b, ops.eq(b, ops.and_(b, rounds, one), one), opposite, block)  # its place in the rest
+        whole, rest = ops.div(b, count, blocks), ops.rem(b, count, blocks)
+        last = ops.select(b, ops.eq(b, ops.and_(b, whole, one), one), opposite, block)  # its place in the rest
         end = ops.add(b, ops.sub(b, count, rest), ops.cast(b, ops.lt(b, last, rest), to=T.i32))
         with b.region([T.i32] * (2 + len(state)), ["first", "place", *self.state]) as loop:
             first, place, *state_now = loop.args

@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
     cut: the bits of an element's number by which a tile is cut into pieces that go one after the other
     together: the bytes of a thread that go at once
-    strips: a scan goes through shared memory whole, in strips
+    segments: a scan goes through shared memory whole, in segments
     """
 
     sizes: Sequence[int]
@@ -54,7 +54,7 @@ class Need(NamedTuple):
     attrs: Mapping[str, Any] = {}
 
 
-HOW = ("shared", "cut", "together", "strips")  # attributes that `allocate_shared` gives ops
+HOW = ("shared", "cut", "together", "segments")  # attributes that `allocate_shared` gives ops
 
 
 class Use(NamedTuple):

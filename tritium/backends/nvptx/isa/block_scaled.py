@@ -68,9 +68,9 @@ def layouts(sm: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile]
     if sm not in WARP_LEVEL or m < 16 or n < 8:
         return None
     grid = mma_sync.warp_grid(out.shape, warps)
-    operands = (fragments.operand(t.shape, 8, *grid, side) for t, side in zip((a, b), "ab"))
-    return mma_sync.accumulator(out, warps), *operands, *(_scale_layout(t.shape, *grid, side)
-                                                         for t, side in zip(scales, "ab"))  # fmt: skip
+    operands = (fragments.operand(t.shape, 8, *grid, which) for t, which in zip((a, b), "ab"))
+    return mma_sync.accumulator(out, warps), *operands, *(_scale_layout(t.shape, *grid, which)
+                                                         for t, which in zip(scales, "ab"))  # fmt: skip
 
 
 def columns(shape: tuple[int, ...], scales: Sequence[T.Tile]) -> int:
@@ -111,15 +111,15 @@ def _need(op: Op, sm: int) -> Need | None:
 def _in_tensor_memory(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val],
                       acc: Sequence[Val] | tcgen05.Held, *scales: Sequence[Val]) -> list[Val] | tcgen05.Held:
     passage, (lhs, rhs, _, *factors) = Passage(g, op), op.operands
-    axes = [side if kind.four_bits else tcgen05.contiguous_axis(g.layout(x), x.type, operand)
-            for x, side, operand in zip((lhs, rhs), (1, 0), "ab")]  # fmt: skip
+    axes = [along_k if kind.four_bits else tcgen05.contiguous_axis(g.layout(x), x.type, operand)
+            for x, along_k, operand in zip((lhs, rhs), (1, 0), "ab")]  # fmt: skip
     passage.before_write()
     for x, value, axis, base in zip((a, b), (lhs, rhs), axes, passage.bases):
         tcgen05.write_operand(g, x, value.type, g.layout(value), axis, base)
     for x, value, base in zip(scales, factors, passage.bases[2:]):
         write(g, x, value.type.element, g.layout(value), _images(value.type), base)
-    left, right = (Operand(x.type, side, axis, g.int(base))
-                   for x, side, axis, base in zip((lhs, rhs), "ab", axes, passage.bases))  # fmt: skip
+    left, right = (Operand(x.type, which, axis, g.int(base))
+                   for x, which, axis, base in zip((lhs, rhs), "ab", axes, passage.bases))  # fmt: skip
     g.target.async_fence(g)
     types = [x.type for x in factors]
     return tcgen05.finished(g, op, acc, lambda adds: _issue(g, op, kind, left, right, types, passage.bases[2:], adds))
@@ -151,11 +151,11 @@ def _issue(g: NvLowering, op: Op, kind: Kind, left: Operand, right: Operand, sca
             _copy(g, w.binary("add", base, g.int(start)), where, _chunks(tile) * _blocks(tile))
         for row, column in places:
             target = w.binary("add", base, g.int(op.attrs["column"] + row // 128 * n + column))
-            sides = ((left, row), (right, column))
-            operands = [tcgen05.descriptor(g, w.binary("add", side.address, g.int(side.offset(extra))),
-                                           tcgen05.constant_bits(side)) for side, extra in sides]  # fmt: skip
+            starting = ((left, row), (right, column))
+            operands = [tcgen05.descriptor(g, w.binary("add", operand.address, g.int(operand.offset(extra))),
+                                           tcgen05.constant_bits(operand)) for operand, extra in starting]  # fmt: skip
             factors = [w.binary("add", base, g.int(start + COLUMNS * (extra // 128)))
-                       for start, (_, extra) in zip(starts, sides)]  # fmt: skip
+                       for start, (_, extra) in zip(starts, starting)]  # fmt: skip
             lines = []
             for step in range(left.depth // STEP):
                 chunk, number = divmod(step * kind.scales, 4)
@@ -185,28 +185,28 @@ def instruction_descriptor(kind: Kind, formats: tuple[str, str], left: Operand, 
     """Shape, types, which operands are contiguous along M or N, and which scales of a word are taken."""
     numbers = [1 if kind.four_bits else {"e4m3": 0, "e5m2": 1}[form] for form in formats]
     types = numbers[0] << 7 | numbers[1] << 10 | (kind.type == "ue8m0") << 23
-    turned = (not left.k_major) << 15 | (not right.k_major) << 16
-    return types | turned | (n >> 3) << 17 | (128 >> 7) << 27 | number << 4 | number << 29
+    transposed = (not left.k_major) << 15 | (not right.k_major) << 16
+    return types | transposed | (n >> 3) << 17 | (128 >> 7) << 27 | number << 4 | number << 29
 
 
 # --- mma.sync ---------------------------------------------------------------------------------------------------------
-def _scale_layout(shape: tuple[int, ...], warps_m: int, warps_n: int, side: str) -> Layout:
+def _scale_layout(shape: tuple[int, ...], warps_m: int, warps_n: int, which: str) -> Layout:
     """Where mma.sync wants the scales of operand "a" ([M, G]) or "b" ([N, G]).
 
     >>> _scale_layout((32, 2), 1, 1, "a")
     Layout((32, 2), reg=(1, 32), lane=(16, 0, 2, 4, 8), warp=())
     """
     rows, count = shape
-    lane = [8 * count if side == "a" else 0, 0, count, 2 * count, 4 * count]
-    first, own = 16 if side == "a" else 8, []
-    mine, others = (warps_m, warps_n) if side == "a" else (warps_n, warps_m)
+    lane = [8 * count if which == "a" else 0, 0, count, 2 * count, 4 * count]
+    first, own = 16 if which == "a" else 8, []
+    mine, others = (warps_m, warps_n) if which == "a" else (warps_n, warps_m)
     for _ in range(log2(mine)):
         own.append(first * count if first < rows else 0)
         first *= 2
     spare = [0] * log2(others)
     rest = [count << k for k in range(log2(first), log2(rows))]
     reg = [1 << k for k in range(log2(count))] + rest
-    return Layout(tuple(shape), tuple(reg), tuple(lane), tuple(own + spare if side == "a" else spare + own))
+    return Layout(tuple(shape), tuple(reg), tuple(lane), tuple(own + spare if which == "a" else spare + own))
 
 
 def _by_warps(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val],

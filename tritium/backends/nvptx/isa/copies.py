@@ -37,8 +37,8 @@ def store_matrices(g: NvLowering, address: Val, words: Sequence[Val]) -> None:
     statement(g, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", address, *words)
 
 
-def load_matrices(g: NvLowering, address: Val, constant: int, count: int, turned: bool) -> list[Val]:
+def load_matrices(g: NvLowering, address: Val, constant: int, count: int, transposed: bool) -> list[Val]:
     """Words of `count` matrices whose rows of 16 bytes lie at the lanes' addresses, `constant` bytes behind."""
     outs = ", ".join(f"${k}" for k in range(count))
-    how = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if turned else ''}.shared.b16"
+    how = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16"
     return statement(g, f"{how} {{{outs}}}, {bracketed(f'${count}', constant)};", address, gives=["i32"] * count)

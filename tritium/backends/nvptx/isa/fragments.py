@@ -34,26 +34,26 @@ def accumulator(shape: Sequence[int], warps_m: int, warps_n: int, rows: int = 16
     return Layout(tuple(shape), tuple(reg + batch), clip(lane), clip(warp))
 
 
-def operand(shape: Sequence[int], bits: int, warps_m: int, warps_n: int, side: str) -> Layout:
+def operand(shape: Sequence[int], bits: int, warps_m: int, warps_n: int, which: str) -> Layout:
     """Where mma.sync m16n8 wants operand "a" ([M, K]) or "b" ([K, N]) of `bits` wide elements: K in 32-byte steps."""
     rows, cols = shape[-2:]
     per_word = 32 // bits
-    k_step = (lambda k: k) if side == "a" else (lambda k: k * cols)
-    o_step = (lambda o: o * cols) if side == "a" else (lambda o: o)
-    outer, depth = (rows, cols) if side == "a" else (cols, rows)
+    k_step = (lambda k: k) if which == "a" else (lambda k: k * cols)
+    o_step = (lambda o: o * cols) if which == "a" else (lambda o: o)
+    outer, depth = (rows, cols) if which == "a" else (cols, rows)
     reg = _powers(k_step, 1, per_word)
-    if side == "a":
+    if which == "a":
         reg += [o_step(8)]
     reg += [k_step(4 * per_word)]
     lane = [k_step(per_word), k_step(2 * per_word), o_step(1), o_step(2), o_step(4)]
-    first = 16 if side == "a" else 8
-    mine, others = (warps_m, warps_n) if side == "a" else (warps_n, warps_m)
+    first = 16 if which == "a" else 8
+    mine, others = (warps_m, warps_n) if which == "a" else (warps_n, warps_m)
     own = []
     for _ in range(log2(mine)):
         own.append(o_step(first) if first < outer else 0)
         first *= 2
     spare = [0] * log2(others)
-    warp = own + spare if side == "a" else spare + own
+    warp = own + spare if which == "a" else spare + own
     reg += _powers(k_step, 8 * per_word, depth) + _powers(o_step, first, outer)
     batch = [1 << k for k in range(log2(rows * cols), log2(product(shape)))]
     return Layout(tuple(shape), tuple(reg + batch), tuple(lane), tuple(warp))

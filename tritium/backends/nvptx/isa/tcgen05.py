@@ -96,13 +96,13 @@ def descriptor(g: NvLowering, base: Val, bits: int) -> Val:
 def instruction_descriptor(left: Operand, right: Operand, m: int, n: int, total: T.Scalar) -> int:
     """Shape, types, and which operands are contiguous along M or N.
 
-    >>> a, b = (Operand(T.Tile(shape, T.f16), side, 1) for shape, side in (((128, 64), "a"), ((64, 256), "b")))
+    >>> a, b = (Operand(T.Tile(shape, T.f16), which, 1) for shape, which in (((128, 64), "a"), ((64, 256), "b")))
     >>> hex(instruction_descriptor(a, b, 128, 256, T.f32))
     '0x8410010'
     """
     types = KINDS[left.tile.element][1] << 7 | KINDS[right.tile.element][1] << 10
-    turned = (not left.k_major) << 15 | (not right.k_major) << 16
-    return SUMS[total] << 4 | types | turned | (n >> 3) << 17 | (m >> 4) << 24
+    transposed = (not left.k_major) << 15 | (not right.k_major) << 16
+    return SUMS[total] << 4 | types | transposed | (n >> 3) << 17 | (m >> 4) << 24
 
 
 def issue(g: NvLowering, op: Op, left: Operand, right: Operand, adds: bool | Val) -> None:
@@ -117,8 +117,8 @@ def issue(g: NvLowering, op: Op, left: Operand, right: Operand, adds: bool | Val
     with w.when(w.compare("icmp eq", g.place("warp"), g.int(0))):
         for row, column in places:
             target = w.binary("add", base, g.int(op.attrs["column"] + row // 128 * n + column))
-            first, second = (descriptor(g, w.binary("add", side.address, g.int(side.offset(at))), constant_bits(side))
-                             for side, at in ((left, row), (right, column)))  # fmt: skip
+            first, second = (descriptor(g, w.binary("add", x.address, g.int(x.offset(at))), constant_bits(x))
+                             for x, at in ((left, row), (right, column)))  # fmt: skip
             lines = []
             for step in range(left.depth * t.bytes // STEP):
                 lines.append(f"add.s64 da, $1, {left.advance(step)}; add.s64 db, $2, {right.advance(step)};")
@@ -156,8 +156,8 @@ def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence
     passage.before_write()
     for x, value, axis, base in zip((a, b), op.operands, axes, passage.bases):
         write_operand(g, x, value.type, g.layout(value), axis, base)
-    left, right = (Operand(x.type, side, axis, g.int(base))
-                   for x, side, axis, base in zip(op.operands, "ab", axes, passage.bases))  # fmt: skip
+    left, right = (Operand(x.type, which, axis, g.int(base))
+                   for x, which, axis, base in zip(op.operands, "ab", axes, passage.bases))  # fmt: skip
     g.target.async_fence(g)
     return finished(g, op, acc, lambda adds: issue(g, op, left, right, adds))
 
@@ -229,7 +229,7 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val],
     if in_registers or not isinstance(acc, Held):
         return finished(g, op, acc, start)
     start(acc.adds)
-    pending, most = op.attrs["pending"], memory.RING - 2  # no slot is reused while threads wait for it
+    pending, most = op.attrs["pending"], memory.MBARRIERS - 2  # no slot is reused while threads wait for it
     memory.await_commits(g, most if pending is None else min(pending, most))
     return acc
 
@@ -247,7 +247,7 @@ def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> Sequence[Val]:
     """The result of a loop, or one that was read already."""
     if not isinstance(acc, Held):
         return acc
-    memory.await_commits(g, min(op.attrs["pending"], memory.RING - 2))
+    memory.await_commits(g, min(op.attrs["pending"], memory.MBARRIERS - 2))
     return acc.read(g)
 
 

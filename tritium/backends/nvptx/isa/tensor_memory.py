@@ -4,7 +4,7 @@ An address has the lane in its upper and the column in its lower half. Each warp
 place in its warpgroup. 128 rows of a result are 128 lanes (shape 32x32b: a thread has a row). 64 rows are the first 16
 lanes of each warp's (shape 16x256b: threads have what they have of the result of mma.sync).
 
-Products are asynchronous. A thread that issued some commits them to the next of a ring of mbarriers; how many commits
+Products are asynchronous. A thread that issued some commits them to the next of eight mbarriers; how many commits
 there were is counted in a register.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from .lowering import NvLowering
 
 COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
-RING = 8  # mbarriers: more products than that are never in flight
+MBARRIERS = 8  # more products than that are never in flight
 WORD = 8  # bytes of shared memory for the address, in front of the mbarriers
 MOST = 128  # registers of one instruction
 COMMITS = "commits_0"  # the register, of the whole kernel
 
 
-@takes_shared(lambda op, room: Need([WORD + 8 * RING], alignment=8), kept=True, waits="", leaves="")
+@takes_shared(lambda op, room: Need([WORD + 8 * MBARRIERS], alignment=8), kept=True, waits="", leaves="")
 def tensor_memory_alloc(g: NvLowering, op: Op) -> None:
     """The first warp allocates for all; nothing more will be allocated, so that other blocks may."""
     w, (base,) = g.w, addresses(op)
@@ -43,7 +43,7 @@ def tensor_memory_alloc(g: NvLowering, op: Op) -> None:
         statement(g, f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$0], {op.attrs['columns']}; "
                   "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", g.shared.pointer(g, g.int(base)))
     with w.when(w.compare("icmp eq", g.place("thread"), g.int(0))):
-        for k in range(RING):
+        for k in range(MBARRIERS):
             start_phases(g, g.shared.pointer(g, g.int(base + WORD + 8 * k)), 1)
     meet(g)
     read = lambda: w.effect(f"load i32, {g.shared.pointer(g, g.int(base)).typed}, align 4", "i32")
@@ -88,8 +88,8 @@ def await_commits(g: NvLowering, pending: int) -> None:
     """Wait until at most so many commits are unfinished. Before the first all phases of odd parity count as over."""
     w, (_, barriers) = g.w, place_of(g)
     number = w.binary("sub", _commits(g), g.int(1 + pending))
-    turn = w.binary("and", w.binary("lshr", number, g.int(log2(RING))), g.int(1))
-    await_phase(g, _barrier_of(g, number, barriers), turn)
+    parity = w.binary("and", w.binary("lshr", number, g.int(log2(MBARRIERS))), g.int(1))
+    await_phase(g, _barrier_of(g, number, barriers), parity)
     fence(g, "after")
 
 
@@ -99,7 +99,7 @@ def _commits(g: NvLowering) -> Val:
 
 def _barrier_of(g: NvLowering, number: Val, barriers: int) -> Val:
     w = g.w
-    inside = w.binary("shl", w.binary("and", number, g.int(RING - 1)), g.int(3))
+    inside = w.binary("shl", w.binary("and", number, g.int(MBARRIERS - 1)), g.int(3))
     return w.binary("add", inside, g.int(barriers))
 
 

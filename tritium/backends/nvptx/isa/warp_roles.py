@@ -98,24 +98,24 @@ def await_phase(g: NvLowering, barrier: Val, parity: Val) -> None:
     w.block(through)
 
 
-def await_turn(g: NvLowering, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
-    """Wait for a phase, and then for this group's turn."""
+def await_ping_pong(g: NvLowering, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
+    """Wait for a phase, and then until the other warpgroup lets this one multiply."""
     await_phase(g, barrier[0], parity[0])
-    _take_turn(g)
+    _await_other(g)
 
 
-# Turns: each group has a barrier, at which it waits for the other to pass a turn on. The first group begins as if the
-# other had done so before; who passes the last turn on leaves that for loops to come.
+# Ping-pong scheduling: each warpgroup has a barrier, at which it waits until the other has arrived. The first begins as
+# if the other had arrived before; the last arrival is left for loops to come.
 def ping_pong_open(g: NvLowering, op: Op) -> None:
     with g.w.when(_is_group(g, 1)):
         pass_by(g, PING_PONG, g.warps)
 
 
 def ping_pong_wait(g: NvLowering, op: Op) -> None:
-    _take_turn(g)
+    _await_other(g)
 
 
-def _take_turn(g: NvLowering) -> None:
+def _await_other(g: NvLowering) -> None:
     meet(g, g.w.binary("add", _group(g), g.int(PING_PONG)), g.warps)
 
 
@@ -140,11 +140,11 @@ def _is_group(g: NvLowering, number: int) -> Val:
 def element_load(g: NvLowering, op: Op, buffer: Sequence[Val], origin: Sequence[Val], *numbers: Sequence[Val]) -> None:
     """The lanes take elements in turn; TMA's readers see them when it ends."""
     w, tile, axis = g.w, op.attrs["tile"], op.attrs["axis"]
-    sides, turns = _sides([x[0] for x in numbers], op.attrs["wraps"])
+    bounds, wraps = _bounds([x[0] for x in numbers], op.attrs["wraps"])
     size, kind = tile.element.bytes, llvm_type(tile)
     with w.loop(g.place("lane"), g.int(tile.numel), g.int(g.lanes), type="i32") as loop:
         index = _index(g, loop.index, tile.shape)
-        pointer, inside = _place(g, index, kind, origin[0], sides, turns)
+        pointer, inside = _place(g, index, kind, origin[0], bounds, wraps)
         (element,) = g.target.load(g, pointer, kind, 1, inside, None, {})
         target = g.shared.pointer(g, w.binary("add", buffer[0], _swizzled(g, index, tile, axis, size)))
         w.effect(f"store {element.typed}, {target.typed}, align {size}")
@@ -157,20 +157,20 @@ def element_store(g: NvLowering, op: Op, buffer: int, part: T.Tile, first: Seque
     """All threads take elements in turn of a part of a tile that lies in a buffer, and write them or combine them with
     what is there; `part` is its type, `first` the index of its first element."""
     w, size, kind = g.w, part.element.bytes, llvm_type(part)
-    sides, turns = _sides(numbers, (False, False))
+    bounds, wraps = _bounds(numbers, (False, False))
     with w.loop(g.place("thread"), g.int(part.numel), g.int(g.threads), type="i32") as loop:
         index = _index(g, loop.index, part.shape)
         source = g.shared.pointer(g, w.binary("add", g.int(buffer), _swizzled(g, index, part, op.attrs["axis"], size)))
         element = w.effect(f"load {kind}, {source.typed}, align {size}", kind)
         whole = [w.binary("add", x, g.int(start)) for x, start in zip(index, first)]
-        pointer, inside = _place(g, whole, kind, origin, sides, turns)
+        pointer, inside = _place(g, whole, kind, origin, bounds, wraps)
         if op.attrs["how"]:
             g.target.atomic(g, op, pointer, part.element, [[element]], inside)
         else:
             g.target.store(g, pointer, [element], inside, {})
 
 
-def _sides(numbers: Sequence[Val], wraps: Sequence[bool]) -> tuple[list[Sequence[Val]], list[tuple[Val, Val] | None]]:
+def _bounds(numbers: Sequence[Val], wraps: Sequence[bool]) -> tuple[list[Sequence[Val]], list[tuple[Val, Val] | None]]:
     """(step, low and high of each axis; start and modulus of each axis that wraps, None of the others)."""
     rest = iter(numbers[6:])
     return [numbers[3 * k : 3 * k + 3] for k in range(2)], [(next(rest), next(rest)) if x else None for x in wraps]
@@ -180,17 +180,17 @@ def _index(g: NvLowering, number: Val, shape: Sequence[int]) -> list[Val]:
     return [g.w.binary("udiv", number, g.int(shape[1])), g.w.binary("urem", number, g.int(shape[1]))]
 
 
-def _place(g: NvLowering, index: Sequence[Val], kind: str, origin: Val, sides: Sequence[Sequence[Val]],
-           turns: Sequence[tuple[Val, Val] | None]) -> tuple[Val, Val | None]:
+def _place(g: NvLowering, index: Sequence[Val], kind: str, origin: Val, bounds: Sequence[Sequence[Val]],
+           wraps: Sequence[tuple[Val, Val] | None]) -> tuple[Val, Val | None]:
     """(the address of an element, whether it is within bounds)."""
     w, inside, place = g.w, None, g.w.const("i64", 0)
-    for narrow, (step, low, high), turn in zip(index, sides, turns):
+    for narrow, (step, low, high), wrap in zip(index, bounds, wraps):
         i = w.cast("zext", narrow, "i64")
         for condition in (w.compare("icmp sge", i, low), w.compare("icmp slt", i, high)):
             inside = condition if inside is None else w.binary("and", inside, condition)
-        if turn:
-            start = w.binary("add", narrow if turn[0].type == "i32" else i, turn[0])
-            i = w.cast("sext", w.binary("srem", start, turn[1]), "i64")
+        if wrap:
+            start = w.binary("add", narrow if wrap[0].type == "i32" else i, wrap[0])
+            i = w.cast("sext", w.binary("srem", start, wrap[1]), "i64")
         place = w.binary("add", place, w.binary("mul", i, step))
     return w.emit("ptr addrspace(1)", f"getelementptr {kind}, {origin.typed}, i64 {place}", origin, place), inside
 
@@ -204,8 +204,8 @@ def _swizzled(g: NvLowering, index: Sequence[Val], tile: T.Tile, axis: int, size
     row = w.binary("add", w.binary("mul", chunk, g.int(rows)), index[1 - axis])
     at = w.binary("add", w.binary("mul", row, g.int(width)), inner)
     mask = {128: 7, 64: 3, 32: 1}.get(width, 0)
-    turn = w.binary("shl", w.binary("and", w.binary("lshr", at, g.int(7)), g.int(mask)), g.int(4))
-    return w.binary("xor", at, turn)
+    swizzle = w.binary("shl", w.binary("and", w.binary("lshr", at, g.int(7)), g.int(mask)), g.int(4))
+    return w.binary("xor", at, swizzle)
 
 
 LOWER = {

@@ -14,7 +14,7 @@ from ...gpu.lower.words import pack_words
 from . import fragments
 from .statements import statement
 from .tensor_types import NAMES, STEP, multiplies
-from .warp_roles import await_turn
+from .warp_roles import await_ping_pong
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -280,8 +280,8 @@ def _flags(t: T.Scalar, left: Operand, right: Operand) -> str:
     N."""
     if t is T.i8:
         return "p"
-    turned = [] if t.bits != 16 else [right] if left.words is not None else [left, right]
-    return ", ".join(["p", "1", "1", *(str(int(not operand.k_major)) for operand in turned)])
+    listed = [] if t.bits != 16 else [right] if left.words is not None else [left, right]
+    return ", ".join(["p", "1", "1", *(str(int(not operand.k_major)) for operand in listed)])
 
 
 class Held:
@@ -331,7 +331,7 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: S
     else:
         left = left._replace(base=a[0])
     right = Operand(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
-    return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_turn(g, *phase)) if phase else None)
+    return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_ping_pong(g, *phase)) if phase else None)
 
 
 def _rounded(g: NvLowering, op: Op, a: Sequence[Val]) -> Sequence[Val]:

@@ -67,7 +67,7 @@ PATTERN = 0xFFF7A5C3FFF7A5C3
 _FLAGS = {
     "reads": 1, "writes": 2, "atomic": 4, "foreign": 8,  # of a site; foreign: pointers may lead out of the parameters
     "writable": 1, "undefined": 2, "holes": 4,  # of a row
-    "by_reader": 1 << 40,  # of the other side of a race
+    "by_reader": 1 << 40,  # of the other access of a race
 }  # fmt: skip
 _NAMED = re.compile(r"\b(?:flag\((\w+)\)|kind\(([\w -]+)\)|kinds\(\))")
 
