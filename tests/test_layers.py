@@ -126,7 +126,7 @@ INSIDE = {
         "bundled": {"runtime"},
     },
     "insight": {
-        "facts": set(),
+        "facts": {"emulator"},
         "explain": {"facts", "profile"},
         "profile": set(),
         "emulator": {"sanitize"},

@@ -103,3 +103,37 @@ def neighbours(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     """Each element and the next: the second load touches the sectors of the first."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + tl.load(x_ptr + i + 1, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def running_sums(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """A scan that warps make together."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.cumsum(tl.load(x_ptr + i), 0))
+
+
+@triton.jit
+def in_order(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Sorts what its warps exchange."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.sort(tl.load(x_ptr + i)))
+
+
+@triton.jit
+def column_sums(x_ptr, out_ptr, rows, N: tl.constexpr, M: tl.constexpr):
+    """Sums columns of tiles, with a reduction in every iteration."""
+    n = tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for start in range(0, rows, M):
+        m = start + tl.arange(0, M)
+        total += tl.sum(tl.load(x_ptr + m[:, None] * N + n[None, :]), 0)
+    tl.store(out_ptr + n, total)
+
+
+@triton.jit
+def exact_product(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """A product that threads compute, from operands in shared memory."""
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.dot(a, b, input_precision="ieee"))

@@ -6,7 +6,7 @@ import pytest
 from tests.insight import kernels as K
 from tritium.insight import emulator
 from tritium.insight.facts.accesses import observe
-from tritium.insight.facts.coalescing import RequestMeter, requests, shared_accesses, with_hints
+from tritium.insight.facts.coalescing import RequestMeter, requests, with_hints
 from tritium.kernels.softmax import softmax_kernel
 from tritium.kernels.transpose import transpose_kernel
 from tritium.kernels.vector_add import add_kernel
@@ -56,17 +56,6 @@ def test_cp_async_and_tma():
     assert [r.how for r in on_ampere] == ["cp.async", "cp.async", "threads"]
     assert [r.how for r in on_hopper] == ["TMA", "TMA", "TMA"]
     assert [r.sectors for r in on_ampere] == [r.sectors for r in on_hopper] == [1024, 1024, 2048]
-
-
-def test_bank_conflicts():
-    """A transposed tile of f32 is written with two-way conflicts; a product's swizzled buffers have none."""
-    a = K.floats(64, 64)
-    launch = K.launched(transpose_kernel, (1, 1), a, a.copy(), 64, 64, 64, 1, 64, 1, BLOCK_M=64, BLOCK_N=64)
-    found = shared_accesses(launch.stages["ttgir"])
-    assert [(s.side, s.conflicts, s.bytes) for s in found] == [("write", 2, 16384), ("read", 1, 16384)]
-    b = K.floats(64, 64, dtype=np.float16)
-    launch = K.launched(K.product, (1, 1), b, b, K.floats(64, 64), 64, 64, 64, 64, M=64, N=64, BK=32)
-    assert {s.conflicts for s in shared_accesses(launch.stages["ttgir"]) if s.op == "multibuffer"} == {1.0}
 
 
 class Counting(emulator.Memory):

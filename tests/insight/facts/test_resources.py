@@ -6,12 +6,13 @@ import pytest
 from tests.insight import kernels as K
 from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.insight.facts.accesses import observe
-from tritium.insight.facts.coalescing import RequestMeter, requests, shared_accesses
+from tritium.insight.facts.coalescing import RequestMeter, requests
 from tritium.insight.facts.demand import demand
 from tritium.insight.facts.devices import DEVICES, devices_for
 from tritium.insight.facts.liveness import liveness, most_registers
 from tritium.insight.facts.resources import resources
 from tritium.insight.facts.roofline import FlopMeter, minimum_bytes, roofline, traffic_of
+from tritium.insight.facts.shared_memory import shared_accesses
 from tritium.insight.facts.timeline import timeline
 from tritium.insight.facts.timing import Work, predict
 from tritium.kernels.softmax import softmax_kernel
@@ -32,7 +33,7 @@ def under_roofline(launch, names=()):
     meter, flops, used = RequestMeter(launch), FlopMeter(launch), resources(launch)
     facts = observe(launch, meter, flops)
     found = requests(launch, meter, facts.sites)
-    traffic, shared = traffic_of(facts, found), shared_accesses(launch.stages["ttgir"], flops.executed)
+    traffic, shared = traffic_of(facts, found), shared_accesses(launch, flops.executed)
     work = demand(launch, facts, traffic, found, flops, used, shared, timeline(launch, traffic.misses).loops)
     devices = [DEVICES[name] for name in names] or devices_for(launch.target.arch)
     return roofline(traffic, flops.flops, [predict(d, work) for d in devices]), facts

@@ -252,14 +252,12 @@ def _load_matrices(s, guard, operands, count, turned):
     assert len(names) == int(count)
     for i, name in enumerate(names):
         assert not np.any(address[guard] % 16), "rows of matrices are aligned to 16 bytes"
+        at = address[lanes // 32 * 32 + 8 * i + lanes % 32 // 4] + (4 * (lanes % 4)).astype(address.dtype)
+        data = np.ascontiguousarray(s.m.shared.load(at[guard], 4, lanes[guard]))
+        if turned:
+            data = np.ascontiguousarray(data.view(np.uint16).reshape(-1, 8, 8).swapaxes(1, 2))
         words = np.zeros(s.m.threads, np.uint32)
-        halves = []
-        for k in range(2):
-            row, column = (2 * (lanes % 4) + k, lanes % 32 // 4) if turned else (lanes % 32 // 4, 2 * (lanes % 4) + k)
-            at = address[lanes // 32 * 32 + 8 * i + row] + (2 * column).astype(address.dtype)
-            data = s.m.shared.load(at[guard], 2, lanes[guard])
-            halves.append(np.ascontiguousarray(data).view(np.uint16).reshape(-1).astype(np.uint32))
-        words[guard] = halves[0] | halves[1] << np.uint32(16)
+        words[guard] = data.view(np.uint32).reshape(-1)
         s.set(name, words, guard)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tritium.backends.compiler import GPUTarget
 from tritium.insight.explain.findings import Finding, findings
 from tritium.insight.facts.accesses import PROGRAMS, Accesses, observe
-from tritium.insight.facts.coalescing import RequestMeter, Requests, SharedAccess, requests, shared_accesses, with_hints
+from tritium.insight.facts.coalescing import RequestMeter, Requests, requests, with_hints
 from tritium.insight.facts.cpu_timing import predict_cpu
 from tritium.insight.facts.demand import demand
 from tritium.insight.facts.devices import DEVICES, Device, devices_for
@@ -20,6 +20,7 @@ from tritium.insight.facts.launch import Launch, prepared
 from tritium.insight.facts.measurement import measured_seconds
 from tritium.insight.facts.resources import Resources, l1_bytes, resources
 from tritium.insight.facts.roofline import FlopMeter, Roofline, Traffic, roofline, traffic_of
+from tritium.insight.facts.shared_memory import SharedAccess, shared_accesses
 from tritium.insight.facts.stages import Comparison, Stage, compare, stages
 from tritium.insight.facts.timeline import Timeline, timeline
 from tritium.insight.facts.timing import Prediction, predict
@@ -184,7 +185,7 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     lines = timeline(launch, traffic.misses)
     shared, times = (), []
     if launch.is_gpu:
-        shared = shared_accesses(launch.stages["ttgir"], flops.executed, launch.num_warps)
+        shared = shared_accesses(launch, flops.executed)
         work = demand(launch, accesses, traffic, made, flops, used, shared, lines.loops)
         times = [predict(d, work) for d in [DEVICES[name] for name in devices] or devices_for(found.arch)]
     elif found.backend == "cpu":

@@ -193,7 +193,7 @@ def _shared_table(e: Explanation) -> str:
     rows = [(_line(s.line), f"{s.op}, {s.side}", bytes_text(s.bytes),
              f'<span class="tag {"good" if s.conflicts < 1.5 else "warn"}">{s.passes}</span>', str(s.minimum))
             for s in e.shared]
-    heads = ("line", "passage", "tile", "bank passes of a warp", "least")
+    heads = ("line", "passage", "bytes", "bank passes of a program", "least")
     return "<h3>Shared memory</h3>" + _table(heads, ("", "", "n", "n", "n"), rows)
 
 

@@ -29,7 +29,8 @@ def report(e: Explanation, color: bool = False) -> str:
     if e.shared:
         rows = [(str(s.line), f"{s.op}, {s.side}", bytes_text(s.bytes), str(s.passes), str(s.minimum))
                 for s in e.shared]
-        out.append(table("shared memory", ("line", "passage", "tile", "bank passes", "least"), rows, color=color))
+        heads = ("line", "passage", "bytes", "bank passes", "least")
+        out.append(table("shared memory, of a program", heads, rows, color=color))
     out += _resources(e)
     out += _roofline(e)
     out += _loops(e)

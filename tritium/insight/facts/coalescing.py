@@ -1,4 +1,4 @@
-"""How a GPU's warps meet memory: the vector width of each access, 32-byte sectors of each request, bank conflicts.
+"""How a GPU's warps meet memory: the vector width of each access, 32-byte sectors of each request.
 
 An access of the source is lowered in the layout that the compiler gave it (`ttgir`). A warp's request for one vector of
 each lane then touches sectors, counted from the addresses that the interpreter saw; the least is what its bytes fill.
@@ -14,12 +14,9 @@ import numpy as np
 
 from tritium import ops
 from tritium.backends.gpu import ops as gpu_ops
-from tritium.backends.gpu.layout.linear import Layout, conversion, span_of
-from tritium.backends.gpu.layout.swizzle import swizzled
+from tritium.backends.gpu.layout.linear import Layout, span_of
 from tritium.backends.gpu.layout.values import layout_of
-from tritium.backends.gpu.lower.shared_memory import BANK_ROW, passes, plan
 from tritium.compiler import ASTSource
-from tritium.errors import innermost
 from tritium.insight.facts.accesses import Event
 from tritium.insight.facts.launch import Launch, gpu_module
 from tritium.insight.facts.pictures import SECTOR
@@ -90,34 +87,6 @@ class Requests:
     def widest(self) -> int:
         """The most elements that one access of a thread could take."""
         return max(1, WIDEST // self.itemsize)
-
-
-@dataclass(frozen=True)
-class SharedAccess:
-    """One passage of a tile through shared memory: bank passes of a warp against the fewest its bytes need."""
-
-    line: int
-    op: str
-    side: str  # "write" or "read"
-    bytes: int  # of the whole tile
-    passes: int
-    minimum: int
-    times: float = 1.0  # that warps of the launch make it
-
-    @property
-    def total(self) -> float:
-        """Bank passes of all warps of the launch."""
-        return self.passes * self.times
-
-    @property
-    def total_conflicts(self) -> float:
-        """Those of `total` that there would not be without conflicts."""
-        return (self.passes - self.minimum) * self.times
-
-    @property
-    def conflicts(self) -> float:
-        """Passes for each pass that was needed: 1 is free of bank conflicts."""
-        return self.passes / self.minimum if self.minimum else 1.0
 
 
 class RequestMeter:
@@ -341,34 +310,3 @@ def _divisible_arguments(launch: Launch) -> list[tuple[int, ...]]:
 
 def _with_attrs(source: ASTSource, attrs: dict) -> ASTSource:
     return ASTSource(source.fn, source.signature, source.constants, attrs)
-
-
-# --- shared memory --------------------------------------------------------------------------------------------------
-def shared_accesses(module, executed: dict[Any, float] | None = None, warps: int = 1) -> tuple[SharedAccess, ...]:
-    """The passages of tiles through shared memory in a GPU module, in order. `executed` says how often the launch runs
-    each place of the source; programs have `warps` warps."""
-    out = []
-    for op in walk(module.body):
-        times = warps * (executed.get(op.loc, 0.0) if executed is not None else 1.0)
-        line = innermost(op.loc).line if op.loc else 0
-        if op.kind is gpu_ops.convert:
-            source, target, t = layout_of(op.operands[0]), layout_of(op), T.element(op.type)
-            if conversion(source, target) in ("same", "registers"):
-                continue
-            size = 8 if type(t) is T.Ptr else t.bytes
-            images = plan(source, target, size)
-            out += [_passage(line, "layout conversion", side, layout, images, size, times)
-                    for side, layout in (("write", source), ("read", target))]
-        elif op.kind is gpu_ops.buffer_load:
-            size = op.type.element.bytes
-            images, _ = swizzled(op.type.shape, op.attrs["axis"], size)
-            out.append(_passage(line, "multibuffer", "read", layout_of(op), images, size, times))
-    return tuple(out)
-
-
-def _passage(line: int, what: str, side: str, layout: Layout, images: Any, size: int,
-             times: float) -> SharedAccess:
-    made, together = passes(layout, images, size)
-    lanes = max(1, min(32, BANK_ROW // max(size * together, 4)))  # that the banks serve in one pass
-    return SharedAccess(line, what, side, layout.numel * size, made, layout.registers // together * (32 // lanes),
-                        times)

@@ -9,11 +9,12 @@ from typing import Any
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.errors import innermost
 from tritium.insight.facts.accesses import Accesses
-from tritium.insight.facts.coalescing import Requests, SharedAccess
+from tritium.insight.facts.coalescing import Requests
 from tritium.insight.facts.instructions import instructions
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.resources import Resources
 from tritium.insight.facts.roofline import FlopMeter, Traffic
+from tritium.insight.facts.shared_memory import SharedAccess
 from tritium.insight.facts.stages import source_lines
 from tritium.insight.facts.timeline import LATENCY, Loop
 from tritium.insight.facts.timing import Work

@@ -7,7 +7,7 @@ conversion between register layouts is two linear maps. Which map is free of ban
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....ir import types as T
@@ -219,18 +219,35 @@ def passes(layout: Layout, images: tuple[int, ...], size: int,
     found = matrices(layout, images, size) if matrices is not None else None
     if found is not None:
         words = layout.registers * size // 4
-        return words * _conflicts(images, found.rows, 16), min(4, words) * 4 // size
+        return words * conflicts(_places(images, found.rows), 16), min(4, words) * 4 // size
     together = 1 << vector_bits(layout, images, size)
-    vector = size * together
     lanes = 1 << len(layout.lane)
-    group = max(1, min(lanes, BANK_ROW // max(vector, 4)))  # wide accesses are served in parts of the warp
-    conflicts = _conflicts(images, layout.lane[: log2(group)], 4)
-    return layout.registers // together * (lanes // group) * conflicts, together
+    group = min(lanes, lanes_at_once(size * together))
+    each = conflicts(_places(images, layout.lane)[:group])
+    return layout.registers // together * (lanes // group) * each, together
 
 
-def _conflicts(images: tuple[int, ...], bits: Sequence[int], unit: int) -> int:
-    """Passes in which the banks serve the places, `unit` bytes wide, that these bits of a tile select."""
-    rows = {}
-    for address in span_of([image_of(x, images) for x in bits]):
-        rows.setdefault(address % BANK_ROW // unit, set()).add(address // unit)
-    return max(len(places) for places in rows.values())
+def _places(images: tuple[int, ...], bits: Sequence[int]) -> Sequence[int]:
+    """The addresses that these bits of a tile select."""
+    return span_of([image_of(x, images) for x in bits])
+
+
+def lanes_at_once(size: int) -> int:
+    """How many lanes the banks serve in one pass: accesses of more than 4 bytes are served in parts of the warp.
+
+    >>> lanes_at_once(2), lanes_at_once(8)
+    (32, 16)
+    """
+    return max(1, BANK_ROW // max(size, 4))
+
+
+def conflicts(addresses: Iterable[int], unit: int = 4) -> int:
+    """The passes that lanes at these addresses take together, `unit` bytes each: the most that one bank is asked for.
+
+    >>> conflicts(range(0, 128, 4)), conflicts(range(0, 256, 8)), conflicts([0, 0, 4])
+    (1, 2, 1)
+    """
+    units: dict[int, set[int]] = {}
+    for address in addresses:
+        units.setdefault(address % BANK_ROW // unit, set()).add(address // unit)
+    return max(map(len, units.values()))
