@@ -73,7 +73,7 @@ def predicted(found):
         "load requests": by(["load"], ["threads"], "requests"), "load sectors": by(["load"], ["threads"]),
         "store requests": by(["store"], ["threads"], "requests"), "store sectors": by(["store"], ["threads"]),
         "atomic sectors": by(["atomic"], ["threads"]), "cp.async sectors": by(["load"], ["cp.async"]),
-        "L2 read sectors": by(["load"], everything), "L2 write sectors": by(["store", "atomic"], everything),
+        "L2 read sectors": by(["load"], everything, "missed"), "L2 write sectors": by(["store"], everything),
         "shared passes, loads": passes("read", "total"), "shared passes, stores": passes("write", "total"),
         "bank conflicts, loads": passes("read", "total_conflicts"),
         "bank conflicts, stores": passes("write", "total_conflicts"),

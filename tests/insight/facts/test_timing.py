@@ -72,3 +72,13 @@ def test_overlapping_loads_come_from_l1():
     first, second = (r for r in found.requests if r.kind == "load")
     assert first.missed == n * 4 / 32 and second.missed <= 8 and second.sectors > 100
     assert "L1" in found.prediction.parts and "instruction issue" in found.prediction.parts
+
+
+def test_what_all_programs_load_comes_to_each_processor_once():
+    """Of 528 programs on 132 processors, the first on each brings the weights; later ones find them in L1."""
+    x, w = K.floats(528, 1024), K.floats(1024)
+    found = explained(K.scaled_rows, (528,), (x, w, x.copy()), {"BLOCK": 1024}, "cuda:90a", devices=["H200"])
+    rows, weights = (r.missed for r in found.requests if r.kind == "load")
+    assert rows == 528 * 128 and weights == 132 * 128
+    few = explained(K.scaled_rows, (64,), (x, w, x.copy()), {"BLOCK": 1024}, "cuda:90a", devices=["H200"])
+    assert [r.missed for r in few.requests if r.kind == "load"] == [64 * 128, 64 * 128]

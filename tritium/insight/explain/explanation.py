@@ -178,7 +178,8 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     if 0 in launch.grid:
         raise ValueError(f"the grid {launch.grid} has no programs: there is nothing to explain")
     used, flops = resources(launch), FlopMeter(launch)
-    meter = RequestMeter(launch, l1_bytes(launch, used)) if launch.is_gpu else None
+    those = [DEVICES[name] for name in devices] or devices_for(found.arch) if launch.is_gpu else []
+    meter = RequestMeter(launch, l1_bytes(launch, used), those[0].processors) if launch.is_gpu else None
     accesses = observe(launch, meter, flops, programs)
     made = with_hints(launch, requests(launch, meter, accesses.sites), meter) if meter is not None else ()
     traffic = traffic_of(accesses, made)
@@ -187,7 +188,7 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     if launch.is_gpu:
         shared = shared_accesses(launch, flops.executed)
         work = demand(launch, accesses, traffic, made, flops, used, shared, lines.loops)
-        times = [predict(d, work) for d in [DEVICES[name] for name in devices] or devices_for(found.arch)]
+        times = [predict(device, work) for device in those]
     elif found.backend == "cpu":
         times = _on_this_cpu(launch, traffic, flops.flops)
     roof = roofline(traffic, flops.flops, times, measured_seconds(launch) if measure else None)

@@ -7,6 +7,7 @@ each lane then touches sectors, counted from the addresses that the interpreter 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from tritium.compiler import ASTSource
 from tritium.insight.facts.accesses import Event
 from tritium.insight.facts.launch import Launch, gpu_module
 from tritium.insight.facts.pictures import SECTOR
+from tritium.insight.facts.repetitions import sum_of
 from tritium.ir import types as T
 from tritium.ir.core import walk
 
@@ -92,8 +94,9 @@ class Requests:
 class RequestMeter:
     """Counts the requests and sectors of accesses as their `ttgir` layouts have them; see `accesses.Meter`."""
 
-    def __init__(self, launch: Launch, l1: int = 0):
-        self.warps, self.cache = launch.num_warps, _Cache(l1)
+    def __init__(self, launch: Launch, l1: int = 0, processors: int = 1):
+        self.warps, self.cache, self.common = launch.num_warps, _Cache(l1), _Common()
+        self.programs, self.processors = math.prod(launch.grid), processors
         self.lowered = lowered_accesses(launch.stages["ttgir"])
         self.totals: dict[int, np.ndarray] = {}
         self.matches: dict[int, Any] = {}
@@ -118,12 +121,23 @@ class RequestMeter:
         size = _itemsize(event.op)
         if T.shape(event.op.operands[0].type) == ():
             alone = made.kind is not ops.load  # one thread stores a scalar; all threads load it
-            missed = self.cache.missed(addresses[:1]) if made.kind is ops.load else 1
+            missed = self._missed(event.site, addresses[:1]) if made.kind is ops.load else 1
             return np.array([1, 1, 1, 0, 1]) * (1 if alone else self.warps) + np.array([0, 0, 0, missed, 0])
         places = _places(layout_of(_pointer(made)), made.attrs.get("vector") or 1, made.kind in _WRITES)
         found = _requests(addresses[places], active[places], size, made.attrs.get("vector") or 1)
-        missed = self.cache.missed(addresses[active]) if made.kind is ops.load else found[1]
+        missed = self._missed(event.site, addresses[active]) if made.kind is ops.load else found[1]
         return np.array([*found[:3], missed, found[3]])
+
+    def _missed(self, site: int, addresses: np.ndarray) -> int:
+        self.common.note(site, addresses)
+        return self.cache.missed(addresses)
+
+    def first_on_processor(self, site: int) -> float:
+        """The share of programs that do not find what a site loads in L1: all, unless every program loads the same
+        there and it stays, so that only the first on each processor misses it."""
+        if self.cache.overflowed or not self.common.holds(site):
+            return 1.0
+        return min(1.0, self.processors / self.programs)
 
     def add(self, site: int, op, numbers: np.ndarray) -> None:
         """Add what an execution stands for."""
@@ -132,13 +146,39 @@ class RequestMeter:
     def begin(self) -> None:
         """A program begins: it finds nothing of its own in L1."""
         self.cache.forget()
+        self.common.begin()
+
+
+class _Common:
+    """Finds the sites that load the same addresses in every program, by sums over them."""
+
+    def __init__(self):
+        self.programs, self.first, self.apart = 0, {}, set()
+        self.now: dict[int, int] = {}  # site -> its executions in the program that runs
+
+    def begin(self) -> None:
+        """A program begins."""
+        self.programs, self.now = self.programs + 1, {}
+
+    def note(self, site: int, addresses: np.ndarray) -> None:
+        """A site loads these addresses."""
+        if site in self.apart:
+            return
+        number = self.now[site] = self.now.get(site, 0) + 1
+        made = sum_of(addresses)
+        if self.first.setdefault((site, number), made) != made:
+            self.apart.add(site)
+
+    def holds(self, site: int) -> bool:
+        """Whether all programs so far, and not only one, loaded the same there."""
+        return self.programs > 1 and (site, 1) in self.first and site not in self.apart
 
 
 class _Cache:
     """Sectors that the loads of one program have brought to L1. When more come than it holds, all are forgotten."""
 
     def __init__(self, size: int):
-        self.most, self.now, self.held = size // SECTOR, 1, 0
+        self.most, self.now, self.held, self.overflowed = size // SECTOR, 1, 0, False
         self.stamps: dict[int, np.ndarray] = {}
 
     def forget(self) -> None:
@@ -160,6 +200,7 @@ class _Cache:
                 count += int(_distinct(fresh[None].astype(np.uint64))[0])
         self.held += count
         if self.held > self.most:
+            self.overflowed = True
             self.forget()
         return count
 
@@ -258,7 +299,8 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
     out = []
     for site in sites:
         made = meter.matches.get(site.number)
-        count, moved, fewest, missed, lines = map(float, np.round(meter.totals.get(site.number, np.zeros(5)), 3))
+        totals = meter.totals.get(site.number, np.zeros(5)) * (1, 1, 1, meter.first_on_processor(site.number), 1)
+        count, moved, fewest, missed, lines = map(float, np.round(totals, 3))
         vector = made.attrs.get("vector") or 1 if made is not None else 1
         how = "removed" if made is None else _HOW.get(made.kind, "threads")
         if how == "TMA":

@@ -29,8 +29,7 @@ class Repetitions:
     def note(self, site: Hashable, tensors: Iterable[int], addresses: np.ndarray) -> None:
         """A load through these arguments touched these addresses."""
         self.through[site] = tuple(tensors)
-        squares = int((addresses * addresses).sum(dtype=np.uint64))
-        self.now.setdefault(site, []).append((len(addresses), int(addresses.sum(dtype=np.uint64)), squares))
+        self.now.setdefault(site, []).append(sum_of(addresses))
 
     def close(self) -> None:
         """A program ends."""
@@ -47,6 +46,16 @@ class Repetitions:
         """{site: the first site whose elements it loads again in every program}."""
         order = {site: k for k, site in enumerate(self.partners)}
         return {site: min(same, key=lambda other: order[other]) for site, same in self.partners.items() if same}
+
+
+def sum_of(addresses: np.ndarray) -> Sum:
+    """What two sets of addresses have in common only if they are the same, or by a strange chance.
+
+    >>> sum_of(np.array([1, 2], np.uint64))
+    (2, 3, 5)
+    """
+    squares = int((addresses * addresses).sum(dtype=np.uint64))
+    return len(addresses), int(addresses.sum(dtype=np.uint64)), squares
 
 
 def _total(made: list[Sum]) -> tuple[int, ...]:
