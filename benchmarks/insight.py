@@ -75,6 +75,8 @@ def predicted(found):
         "atomic sectors": by(["atomic"], ["threads"]), "cp.async sectors": by(["load"], ["cp.async"]),
         "L2 read sectors": by(["load"], everything, "missed"), "L2 write sectors": by(["store"], everything),
         "shared passes, loads": passes("read", "total"), "shared passes, stores": passes("write", "total"),
+        "passes of instructions, loads": passes("read", "total"),
+        "passes of instructions, stores": passes("write", "total"),
         "bank conflicts, loads": passes("read", "total_conflicts"),
         "bank conflicts, stores": passes("write", "total_conflicts"),
         "DRAM bytes": roof.dram_bytes, "registers": r.registers, "shared memory": r.shared,
@@ -86,6 +88,7 @@ def counted(seen):
     """The counters, with the sums that predictions are for."""
     out = dict(seen)
     for name, parts in (("DRAM bytes", ("DRAM read bytes", "DRAM written bytes")),
+                        ("atomic sectors", ("atomic sectors, result read", "atomic sectors, others")),
                         ("shared memory", ("shared dynamic", "shared static"))):
         if all(part in seen for part in parts):
             out[name] = sum(seen[part] for part in parts)

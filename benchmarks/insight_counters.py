@@ -18,19 +18,24 @@ import sys
 import tempfile
 
 # Figure -> metric. Loads and stores of threads are the LSU's; cp.async (ldgsts) is counted apart from loads. TMA passes
-# by the LSU: its traffic is only among the sectors of the L2 cache.
+# by the LSU: its traffic is only among the sectors of the L2 cache. Atomics whose result is read (atom) are counted apart
+# from the others (red). The passes through shared memory that the hardware counts have those in which an access waits
+# for TMA, cp.async or the tensor cores; the passes of instructions have only what addresses make of them.
 COUNTERS = {
     "load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "load sectors in L1": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
     "store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "atomic sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
+    "atomic sectors, result read": "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",
+    "atomic sectors, others": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
     "cp.async sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum",
     "L2 read sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
     "L2 write sectors": "lts__t_sectors_srcunit_tex_op_write.sum",
     "shared passes, loads": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     "shared passes, stores": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "passes of instructions, loads": "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "passes of instructions, stores": "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     "bank conflicts, loads": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "bank conflicts, stores": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     "DRAM read bytes": "dram__bytes_read.sum",

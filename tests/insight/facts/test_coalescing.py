@@ -85,7 +85,9 @@ class Counting(emulator.Memory):
 def emulated(launch):
     """Requests and sectors of loads and stores, as the threads of the lowered kernel make them."""
     memory = Counting([x for _, x in launch.slots])
-    emulator.execute(launch.stages["llir"], memory, launch.grid, 32 * launch.num_warps, launch.metadata["shared"])
+    m = launch.metadata
+    emulator.execute(launch.stages["llir"], memory, launch.grid, 32 * launch.num_warps, m["shared"],
+                     blocks=m["num_ctas"])
     return memory.counts
 
 
@@ -100,6 +102,8 @@ CASES = {
                                      BLOCK=1024, num_warps=2),
     "columns": lambda: K.launched(K.columns, (2,), rows(256, 24), K.floats(256), 24, BLOCK=128),
     "softmax": lambda: K.launched(softmax_kernel, (4,), rows(4, 781), rows(4, 781), 781, 781, 781, BLOCK=1024),
+    "softmax in clusters": lambda: K.launched(softmax_kernel, (2,), rows(2, 1021), rows(2, 1021), 1021, 1021, 1021,
+                                              BLOCK=1024, num_ctas=2, target="cuda:90a"),
     "shifted": lambda: K.launched(K.shifted, (3,), K.floats(700), K.floats(700), 700, BLOCK=256),
     "sums": lambda: K.launched(K.row_sums, (3,), rows(3, 300), K.floats(3), 300, 300, BLOCK=128),
     "transpose": lambda: K.launched(transpose_kernel, (2, 2), rows(100, 96), rows(96, 100), 100, 96, 96, 1, 100, 1,

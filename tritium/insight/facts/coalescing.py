@@ -116,15 +116,19 @@ class RequestMeter:
         addresses, active = event.addresses.ravel(), event.active.ravel()
         if made is None or not active.any():
             return np.zeros(5)
-        if made.kind in _TMA or addresses.size != T.numel(_pointer(made).type):
+        part = T.shape(_pointer(made).type)
+        parts = None if made.kind in _TMA else _blocks(event.addresses, part)
+        if parts is None:
             return _whole(addresses[active], event.op)
         size = _itemsize(event.op)
         if T.shape(event.op.operands[0].type) == ():
             alone = made.kind is not ops.load  # one thread stores a scalar; all threads load it
             missed = self._missed(event.site, addresses[:1]) if made.kind is ops.load else 1
             return np.array([1, 1, 1, 0, 1]) * (1 if alone else self.warps) + np.array([0, 0, 0, missed, 0])
-        places = _places(layout_of(_pointer(made)), made.attrs.get("vector") or 1, made.kind in _WRITES)
-        found = _requests(addresses[places], active[places], size, made.attrs.get("vector") or 1)
+        vector, found = made.attrs.get("vector") or 1, np.zeros(4)
+        places = _places(layout_of(_pointer(made)), vector, made.kind in _WRITES)
+        for at, on in zip(parts, _blocks(event.active, part)):
+            found += _requests(at[places], on[places], size, vector)
         missed = self._missed(event.site, addresses[active]) if made.kind is ops.load else found[1]
         return np.array([*found[:3], missed, found[3]])
 
@@ -267,6 +271,22 @@ def _places(layout: Layout, vector: int, owned: bool) -> np.ndarray:
         for r in registers:
             distinct.append([w ^ r ^ lane for lane in lanes])
     return np.array(distinct, np.int64)
+
+
+def _blocks(x: np.ndarray, part: tuple[int, ...]) -> Any:
+    """What each block of a cluster has of a tile that is cut into parts of this shape, in rows; a single block has it
+    whole. None if parts of this shape do not make the tile.
+
+    >>> _blocks(np.arange(8).reshape(2, 4), (2, 2)).tolist()
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
+    """
+    if x.size == math.prod(part):
+        return x.reshape(1, -1)
+    if len(x.shape) != len(part) or any(whole % d for whole, d in zip(x.shape, part)):
+        return None
+    axes = [n for whole, d in zip(x.shape, part) for n in (whole // d, d)]
+    order = [*range(0, len(axes), 2), *range(1, len(axes), 2)]
+    return x.reshape(axes).transpose(order).reshape(-1, math.prod(part))
 
 
 def _requests(addresses: np.ndarray, active: np.ndarray, size: int, vector: int) -> np.ndarray:
