@@ -56,7 +56,7 @@ ALLOWED = {
 }
 
 # The same inside of folders: folder -> part -> parts it may use.
-GPU_BASE = {"ops", "analysis", "cost_model", "target"}
+GPU_BASE = {"ops", "analysis", "cost_model", "multiprocessor", "target"}
 INSIDE = {
     "backends": {
         "occupancy": set(),
@@ -77,7 +77,8 @@ INSIDE = {
         "tma": GPU_BASE,
         "tensor_memory": GPU_BASE,
         "cost_model": set(),
-        "target": {"cost_model"},
+        "multiprocessor": set(),
+        "target": {"cost_model", "multiprocessor"},
         "layout": GPU_BASE,
         "cluster": GPU_BASE,
         "pipeline": GPU_BASE | {"tma", "layout"},

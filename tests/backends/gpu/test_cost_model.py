@@ -1,4 +1,4 @@
-"""The cost model of a target: passes ask it, and it is the target's own."""
+"""The cost model and the multiprocessor of a target: passes ask them, and they are the target's own."""
 
 import ast
 import dataclasses
@@ -9,13 +9,15 @@ import pytest
 from tests.backends.gpu.toy.target import TOY
 from tritium.backends.gpu import cost_model
 from tritium.backends.gpu.cost_model import CostModel
+from tritium.backends.gpu.multiprocessor import Multiprocessor
 from tritium.backends.gpu.passes import pipeline
 from tritium.backends.gpu.rewrite.unroll_loops import unroll_loops
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.ir.text import parse_module, print_module
 from tritium.passes import run
 
-FIELDS = [field.name for field in dataclasses.fields(CostModel)]
+FIELDS = [(file, field.name) for file, kind in (("cost_model", CostModel), ("multiprocessor", Multiprocessor))
+          for field in dataclasses.fields(kind)]  # fmt: skip
 FOLDER = Path(cost_model.__file__).parent
 LOWER = Path(__file__).parents[1] / "lower"
 
@@ -28,15 +30,15 @@ def test_a_target_has_its_own():
         TOY.cost.held_bytes = 0
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_every_field_is_read_and_explained(name):
+@pytest.mark.parametrize("file, name", FIELDS)
+def test_every_field_is_read_and_explained(file, name):
     reads = [node for path in FOLDER.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
              if isinstance(node, ast.Attribute) and node.attr == name]  # fmt: skip
     assert reads, f"no pass reads {name}"
-    lines = (FOLDER / "cost_model.py").read_text().splitlines()
+    lines = (FOLDER / f"{file}.py").read_text().splitlines()
     (at,) = (k for k, line in enumerate(lines) if line.startswith(f"    {name}:"))
-    above = next(line for line in reversed(lines[:at]) if not line.startswith("    " + "unrolled_trips:")
-                 and not line.startswith("    ping_pong_warps:"))  # fmt: skip
+    shared = ("    unrolled_trips:", "    loop_instructions:")  # the reason of the next field, too
+    above = next(line for line in reversed(lines[:at]) if not line.startswith(shared))
     assert above.startswith("    # ") and "---" not in above, f"{name} has no reason"
 
 
@@ -60,24 +62,17 @@ def test_short_loops_are_those_the_target_finds_short(trips, unrolled):
     assert ("for" not in made) is unrolled
 
 
-def product(**costs):
-    """The text of a product with a cost model, after the passes for a Hopper GPU."""
+def product(**rates):
+    """The text of a product on a multiprocessor, after the passes for a Hopper GPU."""
     text = (LOWER / "gpu" / "specialize_warps.tir").read_text().partition("# ----\n")[0]
     module = parse_module("".join(line for line in text.splitlines(True) if not line.startswith("#")))
     module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": 3, "launch_checks": True})
-    target = NvTarget.of(90)
-    target = dataclasses.replace(target, cost=dataclasses.replace(target.cost, **costs))
+    target = dataclasses.replace(NvTarget.of(90), multiprocessor=Multiprocessor(**rates))
     return print_module(run(module, pipeline(target)))
-
-
-def test_the_target_says_with_how_many_warps_a_producer_gains():
-    assert "warp_specialize" in product()
-    without = product(consumer_warps=(8,))
-    assert "warp_specialize" not in without and "async_load" in without
 
 
 def test_the_target_says_how_many_registers_dots_leave():
     """A dot does not stay in flight where its results would not fit beside the rest."""
     wait = lambda text: text.count("dot_wait")
-    assert wait(product(consumer_warps=())) == 1
-    assert wait(product(consumer_warps=(), registers_beside_dots=250)) == 0
+    assert wait(product()) == 1
+    assert wait(product(beside_tiles=250)) == 0

@@ -12,6 +12,7 @@ from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
 from tritium.backends.gpu.analysis.preconditions import Assumptions
+from tritium.backends.gpu.pipeline import specialize_warps
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
@@ -22,6 +23,12 @@ from tritium.tools.tensor_descriptor import TensorDescriptor
 pytestmark = pytest.mark.sampled
 
 e4m3 = ml_dtypes.float8_e4m3fn
+
+
+@pytest.fixture(autouse=True)
+def always_a_producer(monkeypatch):
+    """Kernels have a producer warp, also where the search would have the threads copy for themselves."""
+    monkeypatch.setattr(specialize_warps, "CLEARLY", float("inf"))
 
 
 @pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -282,12 +289,14 @@ def one_left_side(a_ptr, b_ptr, c_ptr, N, AGAIN: tl.constexpr, BM: tl.constexpr,
     tl.store(c_ptr + m[:, None] * BN + n[None, :], total)
 
 
-@pytest.mark.parametrize(("warps", "again", "maps"), [(8, False, 3), (8, True, 2), (4, False, 2)])
-def test_loop_invariant_tiles_are_prefetched(check, warps, again, maps):
+@pytest.mark.parametrize(("warps", "again", "columns", "maps"), [
+    (8, False, 256, 3), (8, True, 64, 2), (8, False, 64, 2), (4, False, 64, 2)
+])  # fmt: skip
+def test_loop_invariant_tiles_are_prefetched(check, warps, again, columns, maps):
     """Each of two blocks has three programs, and room for the tiles of two. But what threads read as well they load.
-    With four warps there is another block to multiply meanwhile."""
-    a, b, c = data(np.float16, 768, 64), data(np.float16, 64, 192), np.zeros((768, 64), np.float32)
-    args = a, b, c, 192, again, 128, 64, 64
+    With small results there is another block to multiply meanwhile."""
+    a, b = data(np.float16, 768, 64), data(np.float16, 64, 3 * columns)
+    args = a, b, np.zeros((768, columns), np.float32), 3 * columns, again, 128, columns, 64
     _, metadata = emulator.llvm_of(module_of(one_left_side, args)[0], num_warps=warps)
     assert len(metadata["tensor_maps"]) == maps
     check(one_left_side, *args, grid=(6,), warps=warps)

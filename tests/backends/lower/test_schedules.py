@@ -27,26 +27,31 @@ CASES = [case for name in FILES for case in cases.read(HERE / f"{name}.tir")]
 
 
 def loops_of(case):
-    """(the loops around dots of a case that ask for stages, their capabilities, the reordering)."""
+    """(the module of a case, its loops around dots that ask for stages, the capabilities of threads that copy for
+    themselves and of those beside a producer warp, the reordering)."""
     arch, warps, stages = re.search(r"# target: sm_(\d+) warps=(\d+)(?: stages=(\d+))?", case.given).groups()
     module = parse_module(case.kernel)
     module = module.replace(attrs={**module.attrs, "num_warps": int(warps), "num_stages": int(stages or 3)})
-    can = capabilities(NvTarget.of(arch), module, [])
+    target = NvTarget.of(arch)
+    can = capabilities(target, module, [])
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and stages_of(op, module) > 1]
     loops = [op for op in loops if any(x.kind is ops.dot for x in op.regions[0].ops)]
-    return module, loops, can, Reordering.of(module, Assumed(module))
+    dots = [op for loop in loops for op in loop.regions[0].ops if op.kind is ops.dot]
+    ways = target.tma.warps(int(warps), max(dot.type.shape[-1] for dot in dots)) if target.tma and dots else ()
+    beside = can._replace(threads=can.threads.consumers(ways[0])) if ways else can
+    return module, loops, can, beside, Reordering.of(module, Assumed(module))
 
 
 def schedules(case):
     """The text of the schedules of a case: of a producer warp, and of copies by all threads."""
-    _, loops, can, reordering = loops_of(case)
+    module, loops, can, beside, reordering = loops_of(case)
     for loop in loops:
         for name, info, find in (
-            ("producer", LoopInfo.of(loop, can), staged_loads),
+            ("producer", LoopInfo.of(loop, beside), staged_loads),
             ("copies", LoopInfo.of(loop, can, reordering), prefetched_loads),
         ):
             loads = find(info)
-            found = "none" if loads is None else str(schedule_dots(info, loads, copies=name == "copies"))
+            found = "none" if loads is None else str(schedule_dots(info, loads, name, stages_of(loop, module)))
             yield "\n".join([f"{name}:", *(f"  {line}" for line in found.splitlines())])
 
 
@@ -71,26 +76,24 @@ def test_schedule(case, request):
 
 
 def test_a_schedule_is_not_changed_and_changes_nothing():
-    module, (loop, *_), can, reordering = loops_of(CASES[0])
+    module, (loop, *_), can, _, reordering = loops_of(CASES[0])
     before = print_module(module)
     info = LoopInfo.of(loop, can, reordering)
-    schedule = schedule_dots(info, prefetched_loads(info), copies=True)
+    schedule = schedule_dots(info, prefetched_loads(info))
     assert print_module(module) == before
     with pytest.raises(dataclasses.FrozenInstanceError):
         schedule.dots = ()
     with pytest.raises(dataclasses.FrozenInstanceError):
         info.dots = ()
-    assert str(schedule) == str(schedule_dots(info, prefetched_loads(info), copies=True))
+    assert str(schedule) == str(schedule_dots(info, prefetched_loads(info)))
 
 
 def test_few_registers_keep_dots_from_staying_in_flight():
-    """The threads that copy need registers for addresses, too."""
-    _, (loop, *_), can, _ = loops_of(CASES[0])
-    for room, expected in ((True, (0,)), (False, ())):
-        info = LoopInfo.of(loop, can._replace(holds=lambda tiles, room=room: room))
-        loads = staged_loads(info)
-        assert schedule_dots(info, loads, copies=True).in_flight == expected
-        assert schedule_dots(info, loads).in_flight == (0,)
+    """Where tiles are spilled, the assembler has warps wait for each dot."""
+    _, (loop, *_), can, *_ = loops_of(CASES[0])
+    for registers, expected in ((255, (0,)), (32, ())):
+        info = LoopInfo.of(loop, can._replace(threads=can.threads._replace(registers=registers)))
+        assert schedule_dots(info, staged_loads(info)).in_flight == expected
 
 
 def test_loads_into_registers_take_the_room_there_is():

@@ -59,22 +59,11 @@ class CostModel:
     warps_with_all_registers: int = 8
 
     # --- warp specialization -------------------------------------------------------------------------------------
-    # Consumer warps beside a producer warp. `Tma.warps` shares out registers for these.
-    consumer_warps: tuple[int, ...] = ()
-    # Consumer warps of a block that has its multiprocessor to itself. Such a block loads the loop-invariant tiles of
-    # its next program ahead: nothing else would be multiplied while they arrive.
-    warps_alone: int = 0
-    # Whether a producer warp gains where several dots read a tile and the threads have other loads in each iteration.
-    producer_beside_loads: bool = False
-    # Registers of a consumer beside the sums of its dot, where it does nothing else: 48 to 64 in Inductor's templates.
-    # Three blocks of 64 x 128 results fit a multiprocessor so, where two fit with four extra warps.
-    registers_beside_sums: int = 56
+    # Registers of a consumer beside the sums of its dot, where it does nothing else.
+    registers_beside_sums: int = 0
     # Programs whose loops differ in length are dealt to persistent blocks by length, if at most so many have the same
     # length: these run side by side and share no tiles. More than that level out in the order of the grid.
     dealt_together: int = 0
-    # Ping-pong: warps of both groups together, and rows of a result that one group multiplies by itself (an MMA's).
-    ping_pong_warps: int = 0
-    ping_pong_rows: int = 0
 
     # --- clusters ------------------------------------------------------------------------------------------------
     # The fewest rows or columns of a dot in a block.

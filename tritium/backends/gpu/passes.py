@@ -44,7 +44,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
 
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
-        yield must_change(on(specialize_warps, ping_pong=False)), *finish
+        yield must_change(on(specialize_warps, number=1)), *finish
         yield on(prefetch_loads), on(software_pipeline), on(share_loads), *finish
         for most in range(most_stages(module) - 1, 0, -1):
             yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), on(share_loads), *finish

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .multiprocessor import Multiprocessor
+
 if TYPE_CHECKING:
     from ...ir.opdef import OpKind
     from ...ir.types import Scalar
@@ -116,6 +118,7 @@ class Target:
     register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
     tensor_columns: int = 0  # of tensor memory, the most that a program can have
     cost: CostModel
+    multiprocessor: Multiprocessor = Multiprocessor()  # noqa: RUF009 - it is frozen
 
     # --- instructions --------------------------------------------------------------------------------------------
     lower: Mapping[OpKind, Callable]  # op kind -> its lowering

@@ -20,12 +20,13 @@ class Tma(NamedTuple):
     """The TMA unit of a target.
 
     fits(tile, axis, access): it can move this tile. room: bytes of shared memory for multibuffers. warps(number,
-    columns): (extra warps for a producer beside `number` consumer warps, registers per thread at launch, in producers,
-    in consumers); `columns` are those of the widest dot. describe(tile, axis, access, blocks): element type, box and
-    swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this atomic update. maps: how many
-    tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks can multicast a part of this
-    tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g, pending, written): until at
-    most `pending` groups of boxes have still to be read from shared memory, or, if `written`, to be written.
+    columns): the ways to give `number` consumer warps a producer, each (extra warps, registers per thread (at launch,
+    in producers, in consumers)), most blocks first; `columns` are those of the widest dot. describe(tile, axis, access,
+    blocks): element type, box and swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this
+    atomic update. maps: how many tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks
+    can multicast a part of this tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g,
+    pending, written): until at most `pending` groups of boxes have still to be read from shared memory, or, if
+    `written`, to be written.
     """
 
     fits: Callable

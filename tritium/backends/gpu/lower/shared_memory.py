@@ -154,7 +154,7 @@ def stored_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrice
 def loaded_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrices | None:
     """The matrices that a warp can read a tile as; None if it cannot.
 
-    A lane gets a word of each matrix: as they lie, four lanes share a row of 16 bytes; transposed, two rows make a word.
+    A lane gets a word of each matrix. As they lie, four lanes share a row of 16 bytes; transposed, a word has two rows.
     """
     inner = log2(4 // size) if size in (1, 2, 4) else 0
     if size > 4 or len(layout.reg) < inner + 1:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....analysis.axis_info import analyze
-from ....ir import types as T
 from ..layout.across import is_across
+from ..multiprocessor import Multiprocessor
+from .trace import Threads
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Op
@@ -22,8 +23,7 @@ class Capabilities(NamedTuple):
     with operands in registers, and asynchronous copies to buffers that these are read from. copies(dot): it has no MMA
     for it, but asynchronous copies to buffers that threads read. axis(load): the contiguous axis of a load.
     vector(load): the bytes of one asynchronous copy. takes(dot, operand, axis): operand "a" or "b" may be contiguous
-    along `axis`. lhs_once(dot): an lhs in registers is not replicated over threads. holds(tiles): these tiles fit into
-    the registers of the threads at the same time.
+    along `axis`. lhs_once(dot): an lhs in registers is not replicated over threads. threads: those that multiply.
     """
 
     fits: Callable
@@ -33,10 +33,12 @@ class Capabilities(NamedTuple):
     takes: Callable
     vector: Callable
     lhs_once: Callable
-    holds: Callable
+    threads: Threads
 
 
-NO_DOTS = Capabilities(*[lambda *_: False] * len(Capabilities._fields))  # for loops without dots
+_NOBODY = Threads(Multiprocessor(), 1, 1, 0, 0, 0)
+_no = lambda *_: False
+NO_DOTS = Capabilities(_no, _no, _no, _no, _no, _no, _no, _NOBODY)  # for loops without dots
 
 
 def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ...]] | None) -> Capabilities:
@@ -73,18 +75,12 @@ def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ..
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    def holds(tiles: Iterable[T.Tile], registers: int = target.registers) -> bool:
-        words = sum(tile.numel * _bytes(tile.element) // 4 for tile in tiles)
-        return words <= (registers - target.cost.registers_beside_dots) * target.warp_size * warps
-
+    threads = Threads(target.multiprocessor, warps, target.warp_size, target.registers, target.register_file,
+                      target.shared_bytes)  # fmt: skip
     return Capabilities(
         fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,
-        vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), holds=holds,
+        vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), threads=threads,
     )  # fmt: skip
-
-
-def _bytes(element: T.Scalar) -> int:
-    return 8 if type(element) is T.Ptr else element.bytes
 
 
 __all__ = ["NO_DOTS", "Capabilities", "capabilities"]

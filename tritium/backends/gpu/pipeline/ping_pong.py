@@ -22,29 +22,26 @@ from ....ir.core import walk
 from .. import ops as gpu_ops
 from ..layout.linear import axis_bits, conversion
 from ..layout.values import layout_of
+from .schedule import schedule_ping_pong
+from .search import TOLERANCE
 
 if TYPE_CHECKING:
     from ....ir.core import Block, Module, Op
-    from ..cost_model import CostModel
     from .producer import ProducerLoop
 
-GROUPS = 2
-
-
-def use_ping_pong(loops: list[ProducerLoop], warps: int, cost: CostModel) -> bool:
-    """True if loops gain: each starts with dots whose results are used before the last dot, which stays in flight."""
-    return warps == cost.ping_pong_warps and all(_can_alternate(loop, cost) for loop in loops)
-
-
-def _can_alternate(loop: ProducerLoop, cost: CostModel) -> bool:
-    schedule, (*openers, last) = loop.schedule, loop.schedule.dots
-    alone = len(schedule.in_flight) == 1 and schedule.stays_in_flight(last)
-    if not alone or not schedule.info.follows_other_dot(last, last):
-        return False
-    if len(openers) != max(1, len(schedule.issued_first)) or not all(map(schedule.can_begin, openers)):
-        return False
-    wide = all(dot.type.shape[0] >= GROUPS * cost.ping_pong_rows for dot in schedule.dots)
-    return wide and sum(group.first is last for group in loop.groups) <= 1
+def alternating(loops: list[ProducerLoop]) -> list[ProducerLoop] | None:
+    """The loops with schedules under which two warpgroups alternate; None if that is illegal or takes more cycles. If
+    it takes as many, they alternate: how they would drift apart otherwise is not known."""
+    found = []
+    for loop in loops:
+        schedule = schedule_ping_pong(loop.schedule, loop.stages)
+        if schedule is None:
+            return None
+        found.append(loop.scheduled(schedule))
+        if sum(group.first is schedule.dots[-1] for group in found[-1].groups) > 1:
+            return None
+    taken, otherwise = (sum(x.schedule.cycles for x in each) for each in (found, loops))
+    return found if taken <= (1 + TOLERANCE) * otherwise else None
 
 
 def keeps_ping_pong(module: Module) -> bool:
@@ -99,4 +96,4 @@ def _quiet(op: Op) -> bool:
     return not op.kind.effects and not op.regions and (scalar or op.kind.elementwise or op.kind.cost == "free")
 
 
-__all__ = ["keeps_ping_pong", "use_ping_pong"]
+__all__ = ["alternating", "keeps_ping_pong"]

@@ -17,6 +17,7 @@ from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
 from .loop_info import LoopInfo, stages_of
+from .ping_pong import alternating
 from .schedule import Schedule, schedule_dots, staged_loads
 
 if TYPE_CHECKING:
@@ -97,6 +98,10 @@ class ProducerLoop(NamedTuple):
     groups: list
     stages: int
 
+    def scheduled(self, schedule: Schedule) -> ProducerLoop:
+        """The loop with another schedule of the same loads."""
+        return self._replace(schedule=schedule, groups=_groups(schedule))
+
 
 class Written(NamedTuple):
     """A store in the loop around the producer loops: it must be disjoint from the memory they load."""
@@ -115,8 +120,9 @@ class Found(NamedTuple):
     ahead: tuple = ()
 
 
-def find_producer_loops(opened: Opened, can: Capabilities, tma: Tma) -> Found | None:
-    """The producer loops of a kernel; None unless all loops around dots can be specialized.
+def find_producer_loops(opened: Opened, can: Capabilities, tma: Tma) -> list[Found]:
+    """The producer loops of a kernel, if warpgroups can alternate and gain first with such schedules; nothing unless
+    all loops around dots can be specialized.
 
     The kernel writes nothing before the last of them, except in a loop around them, to memory that they do not load.
     """
@@ -124,19 +130,22 @@ def find_producer_loops(opened: Opened, can: Capabilities, tma: Tma) -> Found | 
     # These need too much shared memory beside the multibuffers, may depend on thread indices, or synchronize the
     # cluster. Dots are checked one by one.
     if any(op.kind.cross_lane for op in walk(body)):
-        return None
+        return []
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
-        loops = _producer_loops(opened, body, can, tma)
-        if not loops:
-            return None
-        return Found(_multicast(opened, loops, None, can, tma), ahead=_ahead(opened, body, loops, can, tma))
+        found = _producer_loops(opened, body, can, tma)
+        return [Found(_multicast(opened, loops, None, can, tma), ahead=_ahead(opened, body, loops, can, tma))
+                for loops in found]  # fmt: skip
     if outer.kind is not ops.for_ or not all(map(_pure, outer.operands[:3])) or _written(body, outer):
-        return None
+        return []
+    found = [_inside(opened, outer, loops, can, tma)
+             for loops in _producer_loops(opened, outer.regions[0], can, tma, outer.regions[0].args[1:])]  # fmt: skip
+    return [x for x in found if x is not None]
+
+
+def _inside(opened: Opened, outer: Op, loops: list[ProducerLoop], can: Capabilities, tma: Tma) -> Found | None:
+    """Producer loops in a loop; None if its stores may write what they load."""
     inside = outer.regions[0]
-    loops = _producer_loops(opened, inside, can, tma, barred=inside.args[1:])
-    if not loops:
-        return None
     ahead = tuple(x for x in _ahead(opened, inside, loops, can, tma, inside.args[1:]) if _bounded(x.access))
     writes = _writes(opened, inside, loops, ahead)
     if writes is None and ahead:
@@ -166,17 +175,20 @@ def _written(block: Block, until: Value) -> bool:
 
 
 def _producer_loops(opened: Opened, block: Block, can: Capabilities, tma: Tma,
-                    barred: tuple[Arg, ...] = ()) -> list[ProducerLoop]:
-    """The loops of a block to specialize; their loads must not depend on the `barred` values."""
+                    barred: tuple[Arg, ...] = ()) -> list[list[ProducerLoop]]:
+    """The loops of a block to specialize, with each of their schedules; their loads must not depend on the `barred`
+    values."""
     loops, maps = [], []
     for op in filter(has_dots, block.ops):
         loop = _producer_loop(opened, block, op, can, tma, maps, barred) if op.kind is ops.for_ else None
         if loop is None:
             return []
         loops.append(loop)
-    alike = len({len(loop.groups) for loop in loops}) == 1  # they share their barriers
-    fit = len(maps) <= tma.maps and slots_of(loops, can, tma) > 1
-    return loops if alike and fit and not _written(block, loops[-1].op) else []
+    if len(maps) > tma.maps or _written(block, loops[-1].op):
+        return []
+    alike = lambda loops: len({len(loop.groups) for loop in loops}) == 1  # they share their barriers
+    every = [x for x in (alternating(loops), loops) if x is not None]
+    return [x for x in every if alike(x) and slots_of(x, can, tma) > 1]
 
 
 def _writes(opened: Opened, block: Block, loops: list[ProducerLoop], ahead: tuple = ()) -> tuple[Written, ...] | None:
@@ -231,7 +243,7 @@ AHEAD = 2  # programs with buffers: the current and the next
 def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabilities, tma: Tma,
            barred: tuple[Arg, ...] = ()) -> tuple[Load, ...]:
     """The loop-invariant loads that only dots of the loops read, in the layout of memory, if buffers for two programs
-    fit."""
+    fit. Where several blocks share a multiprocessor, one multiplies while these tiles of another arrive."""
     read, found, schedules = {}, [], [loop.schedule for loop in loops]
     for schedule in schedules:
         for dot in schedule.dots:
@@ -252,7 +264,7 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
     used = slots_of(loops, can, tma) * sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
     wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
     fits = used + wanted <= tma.room and found and found[-1].number < tma.maps
-    return tuple(found) if fits and opened.module.attrs["num_warps"] == opened.cost.warps_alone else ()
+    return tuple(found) if fits and can.threads.blocks == 1 else ()
 
 
 def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: Tma, maps: list,
@@ -261,7 +273,7 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
     staged = staged_loads(info) if stages > 1 else None
     if staged is None:
         return None
-    schedule = schedule_dots(info, staged)
+    schedule = schedule_dots(info, staged, "producer", stages)
     if not all(_pure(x, barred) for x in op.operands[:3]) or not _staged(schedule):
         return None
     scalars, loads = Scalars(op), {}
@@ -277,9 +289,7 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
             return None
         loads[load] = Load(load, found, narrow(found, mask), len(maps))
         maps.append(found)
-    groups = _groups(schedule)
-    copies = not opened.cost.producer_beside_loads and _prefers_async_copies(schedule, groups)
-    return None if copies else ProducerLoop(op, schedule, loads, groups, stages)
+    return ProducerLoop(op, schedule, loads, _groups(schedule), stages)
 
 
 def _groups(schedule: Schedule) -> list[Group]:
@@ -293,13 +303,6 @@ def _groups(schedule: Schedule) -> list[Group]:
     for key, dots in readers.items():
         found.setdefault((dots[0], dots[-1]), Group(dots[0], dots[-1], [])).keys.append(key)
     return list(found.values())
-
-
-def _prefers_async_copies(schedule: Schedule, groups: list[Group]) -> bool:
-    """True if dots share tiles and the threads have other loads in each iteration: asynchronous copies by all threads
-    may be faster than a producer warp (`CostModel.producer_beside_loads`)."""
-    alone = all(group.first is group.last for group in groups)
-    return not alone and any(op.kind is ops.load and op not in schedule.loads for op in schedule.body.ops)
 
 
 def _staged(schedule: Schedule) -> bool:

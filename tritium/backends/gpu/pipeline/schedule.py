@@ -1,16 +1,18 @@
 """The pipeline schedule of a loop: what is prefetched, where dots find their operands, which dots stay in flight.
 
-A schedule is the result of an analysis: it is made at once, never changed, and can be printed. `software_pipeline`,
-`specialize_warps` and `prefetch_loads` emit it; `swap_operands` and `eliminate_redundant_loads` ask for the loads only.
+A schedule is made at once, never changed, and can be printed. Here is what is legal; `search` chooses among it.
+`software_pipeline`, `specialize_warps` and `prefetch_loads` emit a schedule; `swap_operands` and
+`eliminate_redundant_loads` ask for the loads only.
 
     info = LoopInfo.of(loop, capabilities)      what there is
     loads = prefetched_loads(info)              what is loaded early, or None
-    schedule = schedule_dots(info, loads)       the schedule
+    schedule = schedule_dots(info, loads, ...)  the schedule
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from ....ir import types as T
 from ....ir.core import Block, Op, Result, Value
 from ....ir.rewrite import effects
 from .loop_info import LoopInfo
+from .search import Candidate, Choice, Setting, search
 
 
 class Prefetched(NamedTuple):
@@ -58,6 +61,7 @@ class Schedule:
 
         prefetch load 5 (axis 1), load 11 (axis 1); ahead: the index
         dot 12: a in the slot of load 5 (axis 1), b in the slot of load 11 (axis 1); stays in flight
+        640 cycles of 2 blocks, 64 registers for tiles; otherwise at least 700 cycles
     """
 
     info: LoopInfo
@@ -71,6 +75,7 @@ class Schedule:
     in_flight: tuple[int, ...]  # positions of the loop-carried results of dots that stay in flight over the back edge
     unrounded: Mapping[Op, tuple]  # dot in flight -> its lhs before the rounding, and the order of its axes or None
     chained: frozenset[Op]  # dots whose result only the next dot reads, as its accumulator
+    choice: Choice | None  # why it was chosen; None without asynchronous MMAs
 
     @property
     def loop(self) -> Op:
@@ -91,9 +96,15 @@ class Schedule:
         """True if a dot stays in flight across the back edge."""
         return any(dot is self.body.yields[k] for k in self.in_flight)
 
-    def can_begin(self, dot: Op) -> bool:
-        """True if a dot depends on no other dot of its iteration, and its rhs needs no copy to a buffer."""
-        return _can_begin(self.info, self.operands, dot)
+    @property
+    def alternates(self) -> bool:
+        """True if two warpgroups alternate."""
+        return self.choice is not None and self.choice.candidate.mode == "ping_pong"
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of an iteration, by the model."""
+        return self.choice.estimate.cycles if self.choice else 0.0
 
     def outer_operands(self) -> dict[tuple[Value, str], int]:
         """The loop-invariant operands that go into shared memory: (value, "a" or "b") -> contiguous axis."""
@@ -102,7 +113,8 @@ class Schedule:
 
     def __str__(self) -> str:
         dots = dict.fromkeys(dot for dot, _ in self.operands)
-        return "\n".join((_loads_text(self), *(_dot_text(self, dot) for dot in dots)))
+        why = () if self.choice is None else (str(self.choice),)
+        return "\n".join((_loads_text(self), *(_dot_text(self, dot) for dot in dots), *why))
 
 
 def _value(dot: Op, which: str) -> Value:
@@ -204,17 +216,32 @@ def _slice_of(info: LoopInfo, loads: Iterable[Op],
 
 
 # --- dots -------------------------------------------------------------------------------------------------------------
-def schedule_dots(info: LoopInfo, prefetched: Prefetched, copies: bool = False) -> Schedule:
-    """The schedule of a loop with these loads. With `copies`, the threads that multiply also copy: they hold addresses
-    and have fewer registers for results."""
+def schedule_dots(info: LoopInfo, prefetched: Prefetched, mode: str = "copies", stages: int = 2) -> Schedule:
+    """The schedule of a loop with these loads, in multibuffers of so many stages; `mode` as in `Candidate`."""
+    setting = setting_of(info, prefetched)
+    choice = search(setting, _candidates(setting, mode), stages) if info.dots else None
+    return _schedule(setting, prefetched, choice)
+
+
+def setting_of(info: LoopInfo, prefetched: Prefetched) -> Setting:
+    """What the schedules of a loop with these loads have in common."""
     loads = {load: info.can.axis(load) for load in prefetched.loads}
-    found = {(dot, which): _operand(info, loads, dot, which) for dot in info.dots for which in "ab"}
-    in_flight = tuple(k for k, out in enumerate(info.body.yields) if _may_stay_in_flight(info, found, k, out))
-    if copies:
-        in_flight = tuple(k for k in in_flight if info.can.holds(_at_once(info, found, info.body.yields[k])))
-    staying = [info.body.yields[k] for k in in_flight]
-    first = _issued_first(info, found, [dot for dot in info.dots if dot not in staying])
-    dots = (*first, *(dot for dot in info.dots if dot not in first))
+    operands = {(dot, which): _operand(info, loads, dot, which) for dot in info.dots for which in "ab"}
+    return Setting(info, loads, operands, info.can.threads)
+
+
+def schedule_ping_pong(schedule: Schedule, stages: int) -> Schedule | None:
+    """The schedule of the same loop in which two warpgroups alternate; None if that is illegal."""
+    setting = setting_of(schedule.info, schedule.prefetched)
+    found = [x for x in _candidates(setting, "ping_pong") if _can_alternate(setting, x)]
+    choice = search(setting, found, stages)
+    return _schedule(setting, schedule.prefetched, choice) if choice else None
+
+
+def _schedule(setting: Setting, prefetched: Prefetched, choice: Choice | None) -> Schedule:
+    info, loads, found = setting.info, setting.loads, setting.operands
+    staying, first = (choice.candidate.in_flight, choice.candidate.first) if choice else ((), ())
+    dots = setting.order(first)
     by_threads = tuple(dot for dot in info.by_threads if all(x in loads for x in _sources(info, dot)))
     operands = {(dot, which): found[dot, which] for dot in dots for which in "ab"}
     operands |= {(dot, which): _register_operand(info, dot, which) for dot in info.in_registers for which in "ab"}
@@ -229,10 +256,65 @@ def schedule_dots(info: LoopInfo, prefetched: Prefetched, copies: bool = False) 
         by_threads,
         operands,
         first,
-        in_flight,
+        tuple(k for k, out in enumerate(info.body.yields) if out in staying),
         {dot: x for dot, x in unrounded.items() if x is not None},
-        frozenset(filter(info.chains_into_next, info.dots)),
+        setting.chained,
+        choice,
     )
+
+
+# --- legal schedules --------------------------------------------------------------------------------------------------
+def _candidates(setting: Setting, mode: str) -> Iterator[Candidate]:
+    """The legal candidates for a loop, those with more dots in flight first."""
+    info, operands = setting.info, setting.operands
+    outs = enumerate(info.body.yields)
+    for staying in _subsets([out for k, out in outs if _may_stay_in_flight(info, operands, k, out)]):
+        first = tuple(dot for dot in info.dots if dot not in staying and _can_begin(setting, dot))
+        if len(first) > 1:
+            yield Candidate(mode, staying, first)
+        yield Candidate(mode, staying)
+
+
+def _subsets(dots: Sequence[Op]) -> list[tuple[Op, ...]]:
+    """The subsets of some dots, the largest first; of many only all and none."""
+    sizes = range(len(dots), -1, -1) if len(dots) <= 3 else (len(dots), 0)
+    return [found for size in sizes for found in itertools.combinations(dots, size)]
+
+
+def _may_stay_in_flight(info: LoopInfo, operands: Mapping, k: int, dot: Value) -> bool:
+    """True if loop-carried value `k` is the result of a dot that may stay in flight across the back edge."""
+    if type(dot) is not Op or dot not in info.dots:
+        return False
+    arg = info.body.args[1 + k]
+    if sum(y is dot or y is arg for y in info.body.yields) != 1 or info.users(dot):
+        return False
+    if not _operands_stay(info, operands, dot):
+        return False
+    return info.sum_of(dot) == k or dot.operands[2] is not arg and info.follow_other_dots(info.users(arg), dot)
+
+
+def _operands_stay(info: LoopInfo, operands: Mapping, dot: Op) -> bool:
+    """True if no operand of a dot is overwritten before the dot is waited for: each is in a buffer, or the lhs is in
+    registers that depend on another dot or are rounded after this one finished."""
+    left = dot.operands[0]
+    stays = operands[dot, "a"].in_place or type(left) is Op and info.follows_other_dot(left, dot)
+    return (stays or info.unrounded(dot) is not None) and operands[dot, "b"].in_place
+
+
+def _can_alternate(setting: Setting, candidate: Candidate) -> bool:
+    """True if two warpgroups may alternate: an iteration starts with dots whose results are used before the last dot,
+    which stays in flight, and each warpgroup multiplies rows of its own."""
+    *openers, last = setting.order(candidate.first)
+    if setting.groups != 2 or candidate.in_flight != (last,) or not setting.info.follows_other_dot(last, last):
+        return False
+    if len(openers) != max(1, len(candidate.first)) or not all(_can_begin(setting, dot) for dot in openers):
+        return False
+    return all(dot.type.shape[0] >= setting.groups * setting.threads.machine.mma_rows for dot in setting.info.dots)
+
+
+def _can_begin(setting: Setting, dot: Op) -> bool:
+    """True if a dot depends on no other dot of its iteration, and its rhs needs no copy to a buffer."""
+    return setting.operands[dot, "b"].in_place and not any(map(setting.info.needs_dots, dot.operands))
 
 
 def _operand(info: LoopInfo, loads: Mapping[Op, int], dot: Op, which: str) -> Operand:
@@ -268,46 +350,6 @@ def _sources(info: LoopInfo, dot: Op) -> list[Op]:
     return [load for load, _ in map(info.source, dot.operands[:2]) if load is not None]
 
 
-def _may_stay_in_flight(info: LoopInfo, operands: Mapping, k: int, dot: Value) -> bool:
-    """True if loop-carried value `k` is the result of a dot that may stay in flight across the back edge."""
-    if type(dot) is not Op or dot not in info.dots:
-        return False
-    arg = info.body.args[1 + k]
-    if sum(y is dot or y is arg for y in info.body.yields) != 1 or info.users(dot):
-        return False
-    if not _operands_stay(info, operands, dot):
-        return False
-    return info.sum_of(dot) == k or dot.operands[2] is not arg and info.follow_other_dots(info.users(arg), dot)
-
-
-def _operands_stay(info: LoopInfo, operands: Mapping, dot: Op) -> bool:
-    """True if no operand of a dot is overwritten before the dot is waited for: each is in a buffer, or the lhs is in
-    registers that depend on another dot or are rounded after this one finished."""
-    left = dot.operands[0]
-    stays = operands[dot, "a"].in_place or type(left) is Op and info.follows_other_dot(left, dot)
-    return (stays or info.unrounded(dot) is not None) and operands[dot, "b"].in_place
-
-
-def _at_once(info: LoopInfo, operands: Mapping, dot: Op) -> list[T.Tile]:
-    """Tiles live at once while a dot stays in flight: its lhs if in registers, the loop-carried tiles, and the largest
-    result computed meanwhile."""
-    others = [x.type for x in info.dots if x is not dot and x not in info.body.yields]
-    carried = [x.type for x in info.body.args[1:] if type(x.type) is T.Tile and len(x.type.shape) > 1]
-    left = [] if operands[dot, "a"].in_place else [dot.operands[0].type]
-    return [*left, *carried, *sorted(others, key=lambda t: t.numel)[-1:]]
-
-
-def _issued_first(info: LoopInfo, operands: Mapping, dots: list[Op]) -> tuple[Op, ...]:
-    """The dots that are issued together at the start of an iteration, of those that do not stay in flight."""
-    first = [dot for dot in dots if _can_begin(info, operands, dot)]
-    carried = [x.type for x in info.body.args[1:] if type(x.type) is T.Tile]
-    return tuple(first) if len(first) > 1 and info.can.holds([*(dot.type for dot in first), *carried]) else ()
-
-
-def _can_begin(info: LoopInfo, operands: Mapping, dot: Op) -> bool:
-    return operands[dot, "b"].in_place and not any(map(info.needs_dots, dot.operands))
-
-
 # --- text -------------------------------------------------------------------------------------------------------------
 def _loads_text(schedule: Schedule) -> str:
     loads, params, _, indices = schedule.prefetched
@@ -340,4 +382,5 @@ def _name(schedule: Schedule, op: Op) -> str:
     return f"{op.kind.name} {schedule.body.ops.index(op)}"
 
 
-__all__ = ["Operand", "Prefetched", "Schedule", "prefetched_loads", "register_loads", "schedule_dots", "staged_loads"]
+__all__ = ["Operand", "Prefetched", "Schedule", "prefetched_loads", "register_loads", "schedule_dots",
+           "schedule_ping_pong", "setting_of", "staged_loads"]  # fmt: skip

@@ -75,7 +75,7 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         loads = prefetched_loads(info)
         if loads is None:
             return None
-        schedule = schedule_dots(info, loads, copies=True)
+        schedule = schedule_dots(info, loads, "copies", stages)
         fits = reordering is None or reordering.take(schedule.pairs)
         return _Pipelined(schedule, b, stages, kept).build() if fits else None
 

@@ -22,8 +22,9 @@ TMA cannot read as the language says, such as one that starts before an unmasked
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .... import ops
 from ....analysis.polynomial import write
@@ -41,9 +42,10 @@ from ..tma import by_element, reached, span, tensor_map
 from .capabilities import capabilities
 from .consumer import STATE, consumer_loop, i32, slot_address
 from .iteration import Emission
-from .loop_info import stages_of
-from .ping_pong import use_ping_pong
+from .loop_info import LoopInfo, stages_of
 from .producer import AHEAD, Opened, buffers_of, bytes_of, find_producer_loops, has_dots, slots_of
+from .schedule import prefetched_loads, schedule_dots
+from .search import CLEARLY
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Value
@@ -54,31 +56,69 @@ if TYPE_CHECKING:
     from .producer import Found, Load, ProducerLoop
 
 
-def specialize_warps(module: Module, target: Target, ping_pong: bool = True) -> Module:
-    """Give the kernel a producer warp that loads by TMA, if all its loops around dots can be specialized.
+def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
+    """Give the kernel a producer warp that loads by TMA, if all its loops around dots can be specialized and gain.
 
-    The launcher encodes the tensor maps, so there must be one that does. With `ping_pong`, two warpgroups may alternate
-    where that helps.
+    The launcher encodes the tensor maps, so there must be one that does. `number` is that of the plan to emit: the
+    first is the best.
     """
-    tma, warps = target.tma, module.attrs["num_warps"]
-    if tma is None or not module.attrs.get("launch_checks") or warps not in target.cost.consumer_warps:
-        return module
-    if module.attrs.get("maxnreg") or not any(map(_multiplies, module.body.ops)):  # the roles share out all registers
-        return module
-    opened = Opened(module, target.cost)
-    able, (_, registers) = capabilities(target, opened.module, []), _warps(target, module)
-    can = able._replace(
-        vector=lambda load: MIN_TRANSFER,  # TMA has no masks
-        holds=lambda tiles: able.holds(tiles, registers[-1]),
-    )
-    found = find_producer_loops(opened, can, tma)
-    if not found:
+    plans = module.found_by(_planner(target))
+    if number >= len(plans):
         return module
     assumed = Assumed(module)
-    made = _Build(opened, can, tma, ping_pong, assumed.nonnegative, found).build(*_warps(target, module))
+    made = _Build(plans[number], assumed.nonnegative).build()
     if small_dividends(module, assumed.nonnegative):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
     return assumed.stated_by(made)
+
+
+class Plan(NamedTuple):
+    """How a kernel can be specialized. roles: one of the ways that `Tma.warps` gives."""
+
+    opened: Opened
+    can: Capabilities
+    tma: Tma
+    roles: tuple[int, tuple[int, int, int]]
+    found: Found
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of an iteration of each loop, by the model."""
+        return sum(loop.schedule.cycles for loop in self.found.loops)
+
+    @property
+    def short(self) -> bool:
+        """True if registers are short: some schedule spills."""
+        return any(loop.schedule.choice.short for loop in self.found.loops)
+
+
+@functools.cache
+def _planner(target: Target) -> Callable[[Module], tuple[Plan, ...]]:
+    """The analysis `_plans` for a target."""
+    return functools.partial(_plans, target=target)
+
+
+def _plans(module: Module, target: Target) -> tuple[Plan, ...]:
+    """The ways to specialize a kernel, the best first; none if its threads should copy for themselves."""
+    tma = target.tma
+    if tma is None or not module.attrs.get("launch_checks") or not any(map(_multiplies, module.body.ops)):
+        return ()
+    ways = _ways(target, tma, module)
+    if not ways or module.attrs.get("maxnreg"):  # the roles share out all registers
+        return ()
+    opened, plans = Opened(module, target.cost), ()
+    able = capabilities(target, opened.module, [])
+    for roles in ways:
+        # TMA has no masks.
+        can = able._replace(vector=lambda load: MIN_TRANSFER, threads=able.threads.consumers(roles))
+        made = tuple(Plan(opened, can, tma, roles, x) for x in find_producer_loops(opened, can, tma))
+        if made and (not plans or made[0].cycles < plans[0].cycles):
+            plans = made
+        if not made or not made[0].short:  # more registers would change nothing
+            break
+    # Only a producer warp loads what the blocks of a cluster share once for all.
+    copies = plans and opened.blocks == 1 and _prefers_copies(module, target, plans[0].found.loops)
+    return () if copies else plans
 
 
 def _multiplies(op: Op) -> bool:
@@ -86,25 +126,25 @@ def _multiplies(op: Op) -> bool:
     return op.kind is ops.for_ and has_dots(op)
 
 
-def _warps(target: Target, module: Module) -> tuple[int, tuple[int, ...]]:
-    """(number of extra warps, registers per thread), as `Tma.warps` gives them.
+def _ways(target: Target, tma: Tma, module: Module) -> tuple[tuple[int, tuple[int, int, int]], ...]:
+    """The ways to give a kernel a producer warp, as `Tma.warps` gives them.
 
     A kernel of one small dot does better with a single extra warp, and threads that keep the registers they begin with,
     if a multiprocessor then holds more blocks: they hide each other's latency, and more programs run at once."""
-    assert target.tma is not None
     dots = [op for op in walk(module.body) if op.kind is ops.dot]
-    number, columns = module.attrs["num_warps"], max(dot.type.shape[-1] for dot in dots)
-    extra, registers = target.tma.warps(number, columns)
-    if len(dots) > 1 or module.attrs.get("num_ctas", 1) > 1:
-        return extra, registers
+    number = module.attrs["num_warps"]
+    ways = tma.warps(number, max(dot.type.shape[-1] for dot in dots))
+    if len(dots) > 1 or not ways or module.attrs.get("num_ctas", 1) > 1:
+        return ways
+    extra, (launched, *_) = ways[0]
     room = target.shared_bytes // _shared_bytes(dots[0], module)
     blocks = lambda threads, each: min(room, target.register_file // (threads * each))
     threads = target.warp_size * (number + 1)
     each = dots[0].type.numel // (target.warp_size * number) + target.cost.registers_beside_sums
     more = blocks(threads, each)
-    if more <= blocks(target.warp_size * (number + extra), registers[0]):
-        return extra, registers
-    return 1, (0, 0, target.registers_of(more * threads // target.warp_size))
+    if more <= blocks(target.warp_size * (number + extra), launched):
+        return ways
+    return ((1, (0, 0, target.registers_of(more * threads // target.warp_size))),)
 
 
 def _shared_bytes(dot: Op, module: Module) -> int:
@@ -116,6 +156,26 @@ def _shared_bytes(dot: Op, module: Module) -> int:
 
 
 _BESIDE_BUFFERS = 2048  # bytes of a block: mbarriers, alignment, what the driver takes
+
+
+def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -> bool:
+    """True if the model gives clearly fewer cycles to the loops if their threads copy for themselves."""
+    cycles, choices = 0.0, [loop.schedule.choice.estimate for loop in loops if loop.schedule.choice]
+    enough = sum(x.cycles for x in choices) / (1 + CLEARLY)
+    if enough <= sum(x.busy for x in choices):  # no schedule has fewer
+        return False
+    can = capabilities(target, module, [])
+    has_dot = lambda op: any(x.kind is ops.dot for x in op.regions[0].ops)
+    found = [op for op in walk(module.body) if op.kind is ops.for_ and has_dot(op)]
+    if len(found) != len(loops):  # other dots are in branches
+        return False
+    for op, loop in zip(found, loops):
+        info = LoopInfo.of(op, can)
+        loads = prefetched_loads(info)
+        if loads is None:
+            return False
+        cycles += schedule_dots(info, loads, "copies", loop.stages).cycles
+    return cycles < enough
 
 
 def _synchronizes(op: Op) -> bool:
@@ -139,9 +199,9 @@ def _computed_from(x: Value) -> set[Value]:
 class _Build:
     """Emits the specialized kernel: buffers and mbarriers, then one region per role."""
 
-    def __init__(self, opened: Opened, can: Capabilities, tma: Tma, ping_pong: bool, preconditions: list | None,
-                 found: Found):
-        self.opened, self.can, self.tma = opened, can, tma
+    def __init__(self, plan: Plan, preconditions: list | None):
+        self.opened, self.can, self.tma, self.roles, found = plan
+        opened, can, tma = self.opened, self.can, self.tma
         self.assumptions = Assumptions(opened.module, preconditions, opened.grid)
         self.loops, self.outer, self.writes, self.ahead = found
         module = opened.module
@@ -150,7 +210,7 @@ class _Build:
         self.state = (*STATE, *(_TILES if self.ahead else ()))
         self.slots = slots_of(self.loops, can, tma)
         self.blocks = max(load.blocks for load in self.loads)
-        self.ping_pong = ping_pong and use_ping_pong(self.loops, module.attrs["num_warps"], opened.cost)
+        self.ping_pong = self.loops[0].schedule.alternates
         self.persistent = not any(map(_synchronizes, walk(module.body)))
         self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
         self.lengths = self.find_lengths() if self.persistent else None
@@ -174,7 +234,7 @@ class _Build:
         (axis,) = starts | ends
         return axes.index(axis), axis in ends
 
-    def build(self, warps: int, registers: tuple[int, ...]) -> Module:
+    def build(self) -> Module:
         b, module = self.b, self.opened.original
         b.arguments = [*module.args, *self.grid, *self.maps]
         for (tile, axis, *_), keys in buffers_of(self.loops, self.can).items():
@@ -189,6 +249,7 @@ class _Build:
             self.tiles_full = gpu_ops.mbarrier_init(b, count=AHEAD, arrivals=1)
             self.tiles_empty = gpu_ops.mbarrier_init(b, count=AHEAD, arrivals=module.attrs["num_warps"])
         regions = self.role(self.produce), self.role(self.consume, self.ping_pong)
+        warps, registers = self.roles
         b.emit(gpu_ops.warp_specialize, (), {"registers": registers, "blocks": self.blocks}, regions)
         tensor_maps = tuple(
             tensor_map(self.tma, module.args, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ....errors import TritonError
 from ...gpu.lower import LOWER as SHARED
+from ...gpu.multiprocessor import Multiprocessor
 from ...gpu.target import AsyncCopies, Target
 from ...occupancy import MACHINES
 from . import (
@@ -33,6 +34,8 @@ _PTX = {70: 83, 72: 83, 75: 83, 80: 83, 86: 83, 87: 83, 88: 90, 89: 84, 90: 84, 
         120: 87, 121: 88}  # fmt: skip
 
 LOWER = {**SHARED, **clusters.LOWER, **warp_roles.LOWER, **mma.LOWER, **inline_asm.LOWER}
+# Blackwell's: one thread multiplies for the block, at twice the rate.
+ONE_FOR_ALL = Multiprocessor(tensor=4096, warpgroup=0)
 # The first architectures with copies to shared memory that run by themselves, with stmatrix, with ldmatrix.
 COPIES_SINCE, STORES_MATRICES_SINCE, LOADS_MATRICES_SINCE = 80, 90, 75
 
@@ -76,7 +79,8 @@ def _target(sm: int) -> NvTarget:
         shared_bytes=has.most_shared,
         most_threads=32 * has.warps,
         tensor_columns=tensor_memory.COLUMNS if sm in tcgen05.ARCHITECTURES else 0,
-        cost=cost.TENSOR_MEMORY if sm in tcgen05.ARCHITECTURES else cost.H200,
+        cost=cost.H200,
+        multiprocessor=ONE_FOR_ALL if sm in tcgen05.ARCHITECTURES else Multiprocessor(),
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,

@@ -40,14 +40,23 @@ def support(sm: int, shared_bytes: int) -> Tma | None:
     return Tma(fits, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
 
-def warps(number: int, columns: int) -> tuple[int, tuple[int, int, int]]:
-    """(number of extra warps, registers per thread (at launch, in producers, in consumers after setmaxnreg)).
+def warps(number: int, columns: int) -> tuple[tuple[int, tuple[int, int, int]], ...]:
+    """The ways to share out registers: (number of extra warps, registers per thread (at launch, in producers, in
+    consumers after setmaxnreg)), those that leave room for more blocks first.
 
     A multiprocessor has four partitions with 16384 registers each, and warps are distributed over them: one extra warp
     would cost the warps of its partition registers. So four are added, which give their registers away. Two blocks with
-    four consumer warps fit, except with the widest instruction: its accumulators alone take 128 registers.
+    four consumer warps fit, except with the widest instruction: its accumulators alone take 128 registers, and the code
+    up to the exchange has no more than at launch. One block with four consumer warps has all that a thread can name.
+
+    >>> warps(4, 128), warps(16, 128)
+    (((4, (128, 24, 232)), (4, (168, 80, 256))), ())
     """
-    return (4, (128, 24, 232)) if number == 4 and columns < 256 else (4, (168, 56, 224))
+    if number == 8:
+        return ((4, (168, 56, 224)),)
+    if number != 4:
+        return ()
+    return (4, (128, 24, 232)) if columns < 256 else (4, (168, 56, 224)), (4, (168, 80, 256))
 
 
 def signature_name(element: str) -> str:
