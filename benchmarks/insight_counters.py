@@ -18,9 +18,9 @@ import sys
 import tempfile
 
 # Figure -> metric. Loads and stores of threads are the LSU's; cp.async (ldgsts) is counted apart from loads. TMA passes
-# by the LSU: its traffic is only among the sectors of the L2 cache. Atomics whose result is read (atom) are apart
-# from the others (red). The passes through shared memory that the hardware counts have those in which an access waits
-# for TMA, cp.async or the tensor cores; the passes of instructions have only what addresses make of them.
+# by the LSU: its traffic is only among the sectors of the L2 cache. Atomics whose result is read (atom) are counted
+# apart from the others (red). The passes through shared memory that the hardware counts have those in which an access
+# waits for TMA, cp.async or the tensor cores; the passes of instructions have only what addresses make of them.
 COUNTERS = {
     "load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
