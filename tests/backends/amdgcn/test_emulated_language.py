@@ -12,7 +12,7 @@ globals().update({name: test for name, test in {**vars(test_language), **vars(te
 
 
 @pytest.fixture
-def in_strips(monkeypatch):
+def in_segments(monkeypatch):
     """Scans go through shared memory where they may; which do depends on the lanes of a warp."""
     monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
     return ["some"]

@@ -113,7 +113,7 @@ CASES = {
                                   BLOCK=2048, num_warps=8),
     "column sums": lambda: K.launched(K.column_sums, (1,), K.floats(128, 64), K.floats(64), 128, N=64, M=32),
     "scan": lambda: K.launched(K.running_sums, (2,), K.floats(1024), K.floats(1024), BLOCK=512),
-    "scan in strips": lambda: K.launched(K.running_sums, (1,), K.floats(16384), K.floats(16384), BLOCK=16384),
+    "scan in segments": lambda: K.launched(K.running_sums, (1,), K.floats(16384), K.floats(16384), BLOCK=16384),
     "sort": lambda: K.launched(K.in_order, (1,), K.floats(256), K.floats(256), BLOCK=256),
     "sort in loops": lambda: K.launched(K.in_order, (1,), K.floats(4096), K.floats(4096), BLOCK=4096),
     "exact product": lambda: K.launched(K.exact_product, (1,), K.floats(32, 64), K.floats(64, 32), K.floats(32, 32),
