@@ -122,11 +122,12 @@ def bank_conflicts(e: Explanation) -> Iterator[Finding]:
     total = sum(s.total for s in e.shared)
     for s in e.shared:
         if s.conflicts >= 2:
+            other = "; or store in the order of the load, which needs no conversion" if "conversion" in s.op else ""
             yield Finding("note", "bank conflicts", s.line,
                           f"{s.op}: {s.side}s shared memory with {s.conflicts:.0f}-way bank conflicts "
                           f"({s.bytes} bytes a time)",
-                          "change the tile's sizes or num_warps; or store in the order of the load, which needs no "
-                          "conversion", gain=s.total_conflicts / total * e.part("shared memory") if total else 0.0)
+                          f"change the tile's sizes or num_warps{other}",
+                          gain=s.total_conflicts / total * e.part("shared memory") if total else 0.0)
 
 
 def masked_lanes(e: Explanation) -> Iterator[Finding]:
