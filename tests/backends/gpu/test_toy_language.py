@@ -32,7 +32,8 @@ def check(monkeypatch):
 # Those that depend on how many lanes a warp has.
 globals().update({name: getattr(test_language, name) for name in (
     "test_reduction_of_a_spread_and_a_loaded_tile", "test_sort", "test_sort_in_loops_over_threads",
-    "test_scan", "test_scan_in_segments", "test_scan_of_what_does_not_fit_into_shared_memory", "test_values_with_indices",
-    "test_scalars_side_by_side", "test_gather", "test_histogram", "test_map_of_pairs", "test_atomic_extremes",
+    "test_scan", "test_scan_in_segments", "test_scan_of_what_does_not_fit_into_shared_memory",
+    "test_values_with_indices", "test_scalars_side_by_side", "test_gather", "test_histogram",
+    "test_map_of_pairs", "test_atomic_extremes",
     "test_pipelined_products",
 )})  # fmt: skip
