@@ -3,6 +3,7 @@
     python benchmarks/cpu.py                 # one thread, then two; a table and cpu.json
     python benchmarks/cpu.py --only softmax --threads 1 --seconds 2
     python benchmarks/cpu.py --threads 1 --processor-time        # beside other work: what the processor spends
+    python benchmarks/cpu.py --threads 16 --beside-torch         # calls between operations of torch
 
 Absolute times depend on the machine and its neighbours; the ratios are taken in one run and are what counts.
 """
@@ -208,18 +209,40 @@ ROWS = [
 ]
 
 
-def measure(threads: int, only: str, seconds: float, processor_time: bool) -> list[dict]:
-    """Every row with `threads` threads, in this process."""
-    import statistics
+def clock_of(processor_time: bool, beside_torch: bool):
+    """What times calls: the processor's time, or the time that passes; with an operation of torch before each call."""
     import time
 
     import torch
 
-    import tritium
     from tritium.tools.bench.measuring import HostClock
+
+    class BetweenOperations(HostClock):
+        """Each call follows an operation of torch, which is not timed."""
+
+        def sample(self, fn, calls):
+            spent = 0.0
+            for _ in range(calls):
+                torch.exp(x)
+                start = self.now()
+                fn()
+                spent += self.now() - start
+            return spent / calls
+
+    x = torch.randn(1 << 18)
+    kind = BetweenOperations if beside_torch else HostClock
+    return kind(now=time.thread_time if processor_time else time.perf_counter)
+
+
+def measure(threads: int, only: str, seconds: float, clock) -> list[dict]:
+    """Every row with `threads` threads, in this process."""
+    import statistics
+
+    import torch
+
+    import tritium
     from tritium.tools.bench.measuring import measure as take_turns
 
-    clock = HostClock(now=time.thread_time if processor_time else time.perf_counter)
     torch.set_num_threads(threads)
     tritium.set_num_threads(threads)
     results = []
@@ -237,7 +260,8 @@ def in_fresh_process(threads: int, options: argparse.Namespace) -> list[dict]:
     """Thread counts are settled when libraries start, so each has a process of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TRITIUM_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--worker", str(threads), "--only", options.only, "--seconds",
-               str(options.seconds), *(["--processor-time"] if options.processor_time else [])]
+               str(options.seconds), *(["--processor-time"] if options.processor_time else []),
+               *(["--beside-torch"] if options.beside_torch else [])]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True, text=True)
     return json.loads(done.stdout)
 
@@ -265,12 +289,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--only", default="", help="only rows whose name contains this")
     parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each row")
+    parser.add_argument("--beside-torch", action="store_true", help="time calls between operations of torch")
     parser.add_argument("--processor-time", action="store_true", help="what the processor spends on one thread")
     parser.add_argument("--json", default=str(ROOT / "build" / "cpu.json"), help="where to write the results")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(measure(options.worker, options.only, options.seconds, options.processor_time)))
+        clock = clock_of(options.processor_time, options.beside_torch)
+        print(json.dumps(measure(options.worker, options.only, options.seconds, clock)))
         return
     results = [result for threads in options.threads for result in in_fresh_process(threads, options)]
     show(results)
