@@ -72,9 +72,9 @@ def ptx(text: str, target: GPUTarget, options: Options, metadata: dict[str, Any]
         metadata.pop("lowered", None)
         return text
     _set_up()
-    metadata["traits"] = metadata.pop("lowered", None) or Traits.read(metadata)
+    traits = metadata["traits"] = metadata.pop("lowered", None) or Traits.read(metadata)
     made = assembly(text, NvTarget.of(options.arch), passes=(), plain=True)
-    return made if metadata["traits"].products else _scaled_indices(made)
+    return made if traits is None or traits.products else _scaled_indices(made)
 
 
 def _scaled_indices(text: str) -> str:
