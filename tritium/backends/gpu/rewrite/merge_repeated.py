@@ -21,19 +21,19 @@ from ....ir.core import Result, walk
 from ....ir.rewrite import effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-from ..cost_model import CostModel
 
 if TYPE_CHECKING:
     from ....ir.core import Block, Module, Op, Value
     from ....ir.rewrite import Rewriter
-
+    from ..cost_model import CostModel
 
 
 def merge_repeated(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
     """The pass for warps of `lanes` lanes; `cost` has the bytes that a thread may keep.
 
+    >>> from tritium.backends.nvptx.isa.target import NvTarget
     >>> from tritium.ir.text import parse_module
-    >>> print(merge_repeated(32, CostModel())(parse_module('''kernel @f(%p: ptr<f32>, %q: ptr<f32>) {
+    >>> print(merge_repeated(32, NvTarget.of(90).cost)(parse_module('''kernel @f(%p: ptr<f32>, %q: ptr<f32>) {
     ...   %0 = load %p {eviction="evict_last"} : f32
     ...   %1 = load %p {eviction="evict_first"} : f32
     ...   %2 = add %0, %1 : f32
