@@ -109,7 +109,7 @@ class Arguments:
                                    count=len(attributes))  # fmt: skip
 
 
-def graph_of(start: Callable[[int], None], stream: int) -> ctypes.c_void_p:
+def graph_of(start: Callable[[int], object], stream: int) -> ctypes.c_void_p:
     """An executable graph of the launch that `start` makes on a stream."""
     graph, made = ctypes.c_void_p(), ctypes.c_void_p()
     cuda.call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), 1)
@@ -120,7 +120,7 @@ def graph_of(start: Callable[[int], None], stream: int) -> ctypes.c_void_p:
 
 
 def ways() -> dict[str, Callable[[int], int]]:
-    """Way -> a function that goes it so many times and gives the driver's code."""
+    """By the name of a way to launch: a function that launches so many times, and returns the driver's error code."""
     run, made = loops(), ctypes.c_void_p()
     cuda.call("cuStreamCreate", ctypes.byref(made), NON_BLOCKING)
     stream = made.value or 0
@@ -158,7 +158,7 @@ def ways() -> dict[str, Callable[[int], int]]:
 
 
 def measure(rounds: int) -> dict[str, list[float]]:
-    """Way -> microseconds of a call in each round."""
+    """By the name of a way to launch: the microseconds of one call, a figure for each round."""
     found = ways()
     times: dict[str, list[float]] = {name: [] for name in found}
     for k in range(rounds + 1):

@@ -21,8 +21,9 @@ RUNTIME = BACKENDS | {"compiler", "runtime", "testing"}
 EVERYTHING = RUNTIME | {"insight", "kernels", "tools", "alias", "compat", "torch"}
 ALLOWED = {
     "errors": {"knobs"},
-    "knobs": set(),
+    "knobs": {"processors"},
     "locks": set(),
+    "processors": set(),
     "refusals": {"errors"},
     "trusted_files": BASE,
     "cache_limits": BASE | {"trusted_files"},

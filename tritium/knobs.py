@@ -25,6 +25,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tritium import processors
+
 
 class Env:
     """The value that sends a setting back to its environment variable.
@@ -395,37 +397,9 @@ def _testing() -> bool:
     return "PYTEST_CURRENT_TEST" in os.environ or BOOL.parse(os.environ.get("CI", ""))
 
 
-def _processors() -> int:
-    """Those that the process may run on; in a container, no more than its share of them."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(here, processor_quota() or here)
-
-
-def processor_quota(folder: str = "/sys/fs/cgroup") -> int | None:
-    """The processors' worth of time that a container may use, rounded up; None if it is not limited.
-
-    More threads than that would be stopped for part of each period, and the others would wait for them.
-
-    >>> processor_quota("no such folder") is None
-    True
-    """
-    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
-        try:
-            quota, period = " ".join(_read(os.path.join(folder, file)) for file in files).split()
-            return max(1, -(-int(quota) // int(period))) if int(quota) > 0 else None
-        except (OSError, ValueError, ZeroDivisionError):  # not there, or "max"
-            continue
-    return None
-
-
-def _read(path: str) -> str:
-    with open(path) as file:
-        return file.read()
-
-
 def _workers() -> int:
     """One for each processor but the one that this process uses."""
-    return min(_processors() - 1, 32)
+    return min(processors.count() - 1, 32)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -542,7 +516,7 @@ internal = Group("internal", (
     Knob("verify", "TRITIUM_VERIFY", BOOL, _testing),  # check the IR after every pass
     Knob("cpu", "TRITIUM_CPU", STR, "host"),  # what the CPU backend may use of this machine; docs/cpu.md
     Knob("cpu_opt", "TRITIUM_CPU_OPT", INT, 2),  # 0: compile four times faster, run slower
-    Knob("num_threads", "TRITIUM_NUM_THREADS", INT, _processors),
+    Knob("num_threads", "TRITIUM_NUM_THREADS", INT, processors.count),
     Knob("compile_workers", "TRITIUM_COMPILE_WORKERS", INT, _workers),  # processes that compile for tuners; 0: none
     Knob("why", "TRITIUM_WHY", BOOL, False, cached=True),  # print why a kernel is compiled again: docs/cache.md
     Knob("openmp", "TRITIUM_OPENMP", BOOL, True),  # run CPU launches on torch's threads where that is faster

@@ -204,16 +204,6 @@ def kept_limit(folder: str) -> int:
     """
 
 
-def processor_quota(folder: str = "/sys/fs/cgroup") -> int | None:
-    """The processors' worth of time that a container may use, rounded up; None if it is not limited.
-
-    More threads than that would be stopped for part of each period, and the others would wait for them.
-
-    >>> processor_quota("no such folder") is None
-    True
-    """
-
-
 def cache_invalidating_env() -> dict[str, str]:
     """The variables of `CACHE_INVALIDATING_ENV_VARS` that are set.
 

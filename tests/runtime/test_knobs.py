@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tritium import knobs
+from tritium import knobs, processors
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ def test_a_container_has_as_many_processors_as_its_quota(tmp_path, files, wanted
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert knobs.processor_quota(str(tmp_path)) == wanted
+    assert processors.quota(str(tmp_path)) == wanted
 
 
 def test_verify_is_on_under_pytest():

@@ -108,7 +108,7 @@ def never(b, op):
 
 @on(ops.while_)
 def counted(b, op):
-    """while i < n: i += c is for i in range(i, n, c): c is a positive number, n the same in every round"""
+    """`while i < n: i += c` becomes `for i in range(i, n, c)`, if c is a positive constant and n is loop-invariant."""
     condition, body = op.regions
     compare = condition.yields[0]
     if len(condition.ops) != 2 or type(compare) is not Op or compare.kind is not ops.lt:

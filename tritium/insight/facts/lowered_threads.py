@@ -223,11 +223,18 @@ class Threads:
         for name, how, number, more in _INSTRUCTION.findall(body):
             side, size, active = "write" if name == "stmatrix" else "read", 16, self.m.active
             if name.startswith("ld.shared"):
-                side, size = "far", int(re.search(r"\.[bfsu](\d+)", how)[1]) // 8  # type: ignore[index]
+                side, size = "far", _number(r"\.[bfsu](\d+)", how) // 8
             else:
-                rows = 8 * int(re.search(r"\.x(\d)", how)[1])  # type: ignore[index]
+                rows = 8 * _number(r"\.x(\d)", how)
                 active = active & (self.m.lanes % self.m.warp_size < rows)
             yield self._made(side, inputs[int(number) - outputs], int(more or 0), size, active, place, depth)
+
+
+def _number(pattern: str, how: str) -> int:
+    """A number in the qualifiers of an instruction, which always have it."""
+    found = re.search(pattern, how)
+    assert found is not None, how
+    return int(found[1])
 
 
 def _label(text: str) -> str:

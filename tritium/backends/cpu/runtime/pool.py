@@ -526,7 +526,7 @@ workers:
 ask:
   %sleeping = load atomic i64, ptr @asleep seq_cst, align 8
   jump %work unless icmp sgt i64 %sleeping, 0
-signal:                                           ; after whoever looked at the state, and goes to sleep
+signal:                                           ; the mutex is free once a worker that saw no job sleeps
   %r1 = call i32 @pthread_mutex_lock(ptr @mutex)
   %r2 = call i32 @pthread_mutex_unlock(ptr @mutex)
   call void @wake_two()

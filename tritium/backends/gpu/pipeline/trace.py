@@ -306,8 +306,8 @@ class _Tracer:
         if any(self.since) or self.loaded:
             busy = shared / m.shared / part, issue / m.lanes / part, special / m.special / part
             cycles = max(*busy, busy[1] / m.issue_share) + copied / m.copied / part + stall + self.loaded * m.load
-            shares = [round(x / cycles, 3) for x in busy]
-            self.steps.append(Step("run", round(cycles, 1), (0.0, *shares)))  # type: ignore
+            of_shared, of_issue, of_special = (round(x / cycles, 3) for x in busy)
+            self.steps.append(Step("run", round(cycles, 1), (0.0, of_shared, of_issue, of_special)))
             self.since, self.loaded = [*NO_WORK], False
         self.steps += () if made is None else (made,)
 
