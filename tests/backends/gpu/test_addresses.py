@@ -9,6 +9,7 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import data
 from tritium.backends.compiler import GPUTarget
+from tritium.kernels.attention import backward_q_kernel
 
 
 @triton.jit
@@ -144,3 +145,13 @@ def resized(x, o, WIDE: tl.constexpr, N: tl.constexpr):
 @pytest.mark.parametrize("wide", [1, 3 << 40])
 def test_indices_of_64_bits(check, wide):
     check(resized, data("f4", 128), np.zeros(256, "f4"), wide, 64, grid=(2,), warps=1)
+
+
+def test_a_loop_does_not_keep_sums_that_stand_before_it():
+    """The loop's comparison is the first to ask for the rows, the store behind the loop the second."""
+    pointers = ("q_ptr", "k_ptr", "v_ptr", "dout_ptr", "lse_ptr", "delta_ptr", "dq_ptr")
+    types = {**dict.fromkeys(pointers, "*fp32"), "scale": "fp32", "N": "i32", "stride_head": "i32"}
+    aligned = dict.fromkeys([(0,), (1,), (2,), (3,), (4,), (5,), (6,), (9,)], [["tt.divisibility", 16]])
+    numbers = {"D": 64, "BLOCK_M": 32, "BLOCK_N": 64, "CAUSAL": True}
+    source = triton.compiler.ASTSource(backward_q_kernel, types, numbers, aligned)
+    assert "st.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["llir"]

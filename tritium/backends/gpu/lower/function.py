@@ -92,8 +92,11 @@ class Registers(Sequence):
         return found
 
     def come_from(self, w: NumberingWriter) -> None:
-        """Have all registers written as lines from where the writer is now."""
+        """Have all registers, and the sums they are, written as lines from where the writer is now."""
         self._place = w, w.here, w.floor
+        for part in self.affine or ():
+            if type(part) is Registers and part._place is None:  # or a loop would keep what stands before it
+                part.come_from(w)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self._made)))
