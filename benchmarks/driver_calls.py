@@ -129,8 +129,11 @@ def ways() -> dict[str, Callable[[int], int]]:
     found: dict[str, Callable[[int], int]] = {}
 
     def launch(name: str, function: int | None, arguments: Arguments, on: int | None, together: bool = False) -> None:
-        given = (None, arguments.together) if together else (arguments.each, None)
-        found[name] = lambda count: run("plain", plain, count, function, on, *given)
+        def start(count: int) -> int:  # keeps `arguments`, which its arrays point into
+            given = (None, arguments.together) if together else (arguments.each, None)
+            return run("plain", plain, count, function, on, *given)
+
+        found[name] = start
 
     def launch_with(name: str, function: int | None, arguments: Arguments) -> None:
         config = ctypes.addressof(arguments.config)
