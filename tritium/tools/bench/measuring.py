@@ -49,12 +49,16 @@ class HostClock:
 class DeviceClock:
     """Times work on a CUDA stream by torch's events.
 
-    `cold` empties the second-level cache before every call, and lets the host get ahead, so that the time is that of
-    the GPU and not of the launch. Otherwise calls are timed in long loops: every rival runs at the clock that the power
-    limit leaves it.
+    The host gets ahead before every sample, so that the time is that of the GPU and not of the launch. `cold` also
+    empties the second-level cache before, and a sample is one call. Otherwise calls are timed in loops: long ones, so
+    that every rival runs at the clock that the power limit leaves it, but of a few calls where they are short, or the
+    host would fall behind.
     """
 
-    LONG = 20e-3  # seconds of such a loop
+    LONG = 20e-3  # seconds of a loop
+    SHORT = 200e-6  # of a call; Python takes up to 60 us to make one
+    FEW = 8
+    AHEAD = 1_000_000  # cycles that the GPU waits for the host: half a millisecond
 
     def __init__(self, torch: Any, cold: bool):
         self.torch, self.cold = torch, cold
@@ -68,6 +72,7 @@ class DeviceClock:
         """Seconds of one call."""
         if self.cold:
             self._flush()
+        self.torch.cuda._sleep(self.AHEAD)
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         for _ in range(calls):
@@ -78,13 +83,15 @@ class DeviceClock:
 
     def calls(self, fn: Callable[[], Any]) -> int:
         """How many calls make up one sample: one, where the cache is emptied before."""
-        return 1 if self.cold else max(1, int(self.LONG / max(self.sample(fn, 3), 1e-6)))
+        if self.cold:
+            return 1
+        once = self.sample(fn, self.FEW)
+        return self.FEW if once < self.SHORT else max(1, int(self.LONG / once))
 
     def _flush(self) -> None:
         if self._cache is None:
             self._cache = self.torch.empty(64 << 20, dtype=self.torch.int32, device="cuda")
         self._cache.zero_()
-        self.torch.cuda._sleep(500_000)
 
 
 def measure(rivals: Mapping[str, Callable[[], Any]], clock: Any = None, seconds: float = 0.5,
