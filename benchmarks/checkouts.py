@@ -1,7 +1,8 @@
-"""Two versions of tritium side by side on this CPU: launch cost, kernels, cold compile, start from the disk cache.
+"""Two versions of tritium side by side. On the CPU: launch cost, kernels, cold compile, start from the disk cache.
 
     git worktree add ../before main~1
     python benchmarks/checkouts.py ../before . --rounds 7
+    python benchmarks/checkouts.py ../before . --device cuda     # the rows of gpu.py, on an NVIDIA GPU
 
 Every round runs each checkout in fresh processes, in turns; a figure is the least of all rounds. Rows within a few per
 cent of 1.00 are noise: `before` against itself shows how much.
@@ -80,11 +81,26 @@ for name, run in rows_of.items():
 print(json.dumps(found))
 """
 
+# The rows of this folder's gpu.py, each in the best of its configurations.
+ON_GPU = """
+import json, statistics, sys
+sys.modules["triton"] = None
+import tritium
+sys.path.insert(0, {here!r})
+import gpu
+side, found = gpu.SIDES["tritium"], {{}}
+for make in gpu.GROUPS.values():
+    for row in make():
+        config, problems = gpu.best_config(row, side)
+        call = lambda: row.launch(side, **config)
+        found[row.name] = 1e3 * statistics.median(gpu.timed(call, 20) if row.long else gpu.cold(call) for _ in range(9))
+print(json.dumps(found))
+"""
 
-def run(checkout: str, code: str, cache: str, threads: int) -> str:
+
+def run(checkout: str, code: str, cache: str, **more: str) -> str:
     """What a program prints with the tritium of a checkout."""
-    env = {**os.environ, "PYTHONPATH": os.path.abspath(checkout), "TRITIUM_CACHE_DIR": cache, "TRITIUM_BACKEND": "cpu",
-           "TRITIUM_NUM_THREADS": str(threads)}  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": os.path.abspath(checkout), "TRITIUM_CACHE_DIR": cache, **more}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # modules that are imported late would be compiled every time
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # a kernel is compiled from the text of its file
         file.write(code)
@@ -92,15 +108,22 @@ def run(checkout: str, code: str, cache: str, threads: int) -> str:
         return subprocess.run([sys.executable, file.name], env=env, capture_output=True, text=True, check=True).stdout
 
 
-def measured(checkout: str, kept: str, threads: int) -> dict[str, float]:
-    """Microseconds of every row, of one round."""
-    found = json.loads(run(checkout, MEASURE, kept, threads))
+def on_gpu(checkout: str, kept: str) -> dict[str, float]:
+    """Microseconds of every row on a GPU, of one round."""
+    cache = os.path.join(kept, os.path.abspath(checkout).strip(os.sep).replace(os.sep, "-"))
+    return json.loads(run(checkout, ON_GPU.format(here=os.path.dirname(os.path.abspath(__file__))), cache))
+
+
+def on_cpu(checkout: str, kept: str, threads: int) -> dict[str, float]:
+    """Microseconds of every row on the CPU, of one round."""
+    settings = {"TRITIUM_BACKEND": "cpu", "TRITIUM_NUM_THREADS": str(threads)}
+    found = json.loads(run(checkout, MEASURE, kept, **settings))
     for name in ("vector add", "matmul"):
         with tempfile.TemporaryDirectory() as empty:  # FIRST_CALL twice: the second finds what the first has kept
             calls = ("second kernel", LATER_CALL), ("first ever", FIRST_CALL), ("from the cache", FIRST_CALL)
             for what, code in calls:
                 cache = tempfile.mkdtemp(dir=empty) if what == "second kernel" else empty
-                time = float(run(checkout, code.format(make=CALLS[name]), cache, threads).split()[0])
+                time = float(run(checkout, code.format(make=CALLS[name]), cache, **settings).split()[0])
                 found[f"{what}, {name}, processor time"] = time * 1e6
     return found
 
@@ -112,14 +135,16 @@ def main() -> None:
     parser.add_argument("after")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     best: dict[str, dict[str, float]] = {args.before: {}, args.after: {}}
     with tempfile.TemporaryDirectory() as kept:
         for k in range(args.rounds):
             for checkout in (args.before, args.after)[:: 1 if k % 2 else -1]:
-                for name, time in measured(checkout, kept, args.threads).items():
+                found = on_gpu(checkout, kept) if args.device == "cuda" else on_cpu(checkout, kept, args.threads)
+                for name, time in found.items():
                     best[checkout][name] = min(time, best[checkout].get(name, time))
-    print(f"{args.threads} thread(s), least of {args.rounds} rounds, us\n")
+    print(f"{args.device}, {args.threads} thread(s), least of {args.rounds} rounds, us\n")
     print(f"{'':44}{'before':>12}{'after':>12}{'ratio':>8}")
     for name, before in best[args.before].items():
         after = best[args.after][name]
