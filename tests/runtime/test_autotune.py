@@ -406,3 +406,32 @@ def test_static_assertions_prune():
         at_most_kernel)
     launch_real(t)
     assert t.best_config.kwargs == {"BLOCK": 32}
+
+
+class OtherDevice:
+    """The driver of a GPU in whose memory no argument lies: to ask it about a launch is a mistake."""
+
+    emulates = False
+
+    def __getattr__(self, name):
+        raise AssertionError(f"the GPU was asked for {name}")
+
+
+def test_arrays_of_the_host_are_tuned_by_the_host_beside_a_gpu(monkeypatch, tmp_path):
+    """Its clock, its number of threads in what is kept, its kernels."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(driver, "_default", OtherDevice())
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    t = autotune([Config({"BLOCK": b}) for b in (16, 32)], ["n"])(add_kernel)
+    before = triton.get_num_threads()
+    try:
+        for threads in (1, 2):
+            triton.set_num_threads(threads)
+            t.cache.clear()
+            t[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, x, out, 100)
+            kept = {path.parent for path in tmp_path.rglob("*.autotune.json")}
+            assert (out == 2 * x).all() and len(kept) == threads
+    finally:
+        triton.set_num_threads(before)
+    with pytest.raises(AssertionError, match="the GPU was asked"):
+        driver.active.get_current_target()

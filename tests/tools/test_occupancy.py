@@ -8,7 +8,6 @@ from llvmlite import binding as llvm
 
 from tritium.__main__ import main
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.driver import driver
 from tritium.backends.llvm.target import cpu_target
 from tritium.backends.occupancy import MACHINES, machine, occupancy, occupancy_of
 from tritium.kernels import softmax
@@ -111,15 +110,9 @@ def kernel(name, n_regs, shared=0, num_warps=8, **more):
 
 def test_the_persistent_softmax_sizes_its_grid_by_it():
     """On every target, in full waves of the processors there are."""
-    there = SimpleNamespace(get_current_device=lambda: 0, utils=SimpleNamespace(
-        get_device_properties=lambda device: {"multiprocessor_count": 100}))
-    driver.set_active(there)
-    try:
-        for made in (kernel(name, 40, 8192) for name in NAMES):
-            assert softmax.resident_programs(made) == 100 * occupancy(made).programs > 0
-        assert softmax.resident_programs(None) == 100
-    finally:
-        driver.reset_active()
+    for made in (kernel(name, 40, 8192) for name in NAMES):
+        assert softmax.resident_programs(made, 100) == 100 * occupancy(made).programs > 0
+    assert softmax.resident_programs(None, 100) == 100
 
 
 def test_figures_of_a_kernel_count_producers_and_scalars():

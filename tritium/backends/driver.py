@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from tritium import backends, knobs
@@ -173,6 +174,7 @@ class Drivers:
         self._made: dict[str, DriverBase] = {}
         self._chosen: DriverBase | None = None
         self._default: DriverBase | None = None
+        self._acting: ContextVar[DriverBase | None] = ContextVar("acting driver", default=None)
 
     def named(self, backend: str) -> DriverBase:
         """The driver of a backend ("cpu", "cuda", "hip"), made on first use."""
@@ -210,9 +212,28 @@ class Drivers:
         return self._chosen
 
     @property
-    def active(self) -> DriverBase:
+    def usual(self) -> DriverBase:
         """The driver set with `set_active`, else the default."""
         return self._chosen or self.default
+
+    @property
+    def active(self) -> DriverBase:
+        """The driver set with `set_active`, else the one that acts for some arguments, else the default."""
+        return self._chosen or self._acting.get() or self.default
+
+    @contextmanager
+    def acting(self, drv: DriverBase) -> Iterator[None]:
+        """Within it, `active` is a driver other than the default, for this thread: that of arguments under test.
+
+        >>> with driver.acting(driver.named("cpu")):
+        ...     driver.active.get_current_target().backend
+        'cpu'
+        """
+        before = self._acting.set(drv)
+        try:
+            yield
+        finally:
+            self._acting.reset(before)
 
     def set_active(self, driver: DriverBase) -> None:
         """Send every launch to `driver`. An emulated GPU stays active until `reset_active`: Inductor asks for the

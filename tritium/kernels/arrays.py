@@ -84,15 +84,15 @@ def contiguous(x: Any) -> Any:
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
 
 
-def multiprocessors() -> int:
-    """How many programs the device runs at a time at least: its multiprocessors, or the threads of a CPU.
+def multiprocessors(x: Any) -> int:
+    """How many programs run at a time at least where an array lies: a GPU's multiprocessors, or the CPU's threads.
 
-    >>> multiprocessors() >= 1
+    >>> multiprocessors(np.zeros(3)) >= 1
     True
     """
     import tritium
 
-    driver = tritium.runtime.driver.active
+    driver = tritium.runtime.driver.of_device("cuda" if on_gpu(x) else "cpu")
     return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
 
 

@@ -80,7 +80,7 @@ def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: i
     lengths = None if lengths is None else arrays.contiguous(lengths)
     scale = 1 / math.sqrt(D) if scale is None else scale
     if parts is None:
-        parts = max(1, (4 if arrays.on_gpu(q) else 2) * arrays.multiprocessors() // max(1, batch * kv_heads))
+        parts = max(1, (4 if arrays.on_gpu(q) else 2) * arrays.multiprocessors(q) // max(1, batch * kv_heads))
     part = max(1, triton.cdiv(triton.cdiv(N, block), parts)) * block
     parts = max(1, triton.cdiv(N, part))
     group = heads // kv_heads

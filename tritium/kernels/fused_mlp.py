@@ -53,7 +53,7 @@ def usual_tiles(x, outputs: int) -> tuple[tuple[int, int, int], dict[str, int]]:
     >>> usual_tiles(np.zeros((4, 8)), 64)
     ((32, 64, 64), {})
     """
-    rows, processors = x.shape[0], arrays.multiprocessors()
+    rows, processors = x.shape[0], arrays.multiprocessors(x)
     if arrays.on_gpu(x):
         large = x.itemsize == 2 and rows * outputs >= 128 * 256 * processors // 2
         return ((128, 256, 64), {"num_warps": 8}) if large else ((32, 64, 64), {})

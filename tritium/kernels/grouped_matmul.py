@@ -74,7 +74,7 @@ def grouped_matmul(pairs, programs: int | None = None, blocks=None, **options):
     elif blocks is None:
         large = first.itemsize == 2 and max(sizes[::3]) >= 128
         blocks, options = ((128, 128, 64), {"num_warps": 8, **options}) if large else ((32, 32, 32), options)
-    programs = arrays.multiprocessors() if programs is None else programs
+    programs = arrays.multiprocessors(first) if programs is None else programs
     element = {"float16": tl.float16, "bfloat16": tl.bfloat16, "float32": tl.float32}[arrays.dtype_name(first)]
     grouped_matmul_kernel[(programs,)](*vectors, len(pairs), ELEMENT=element, ALIGNED=aligned, BLOCK_M=blocks[0],
                                        BLOCK_N=blocks[1], BLOCK_K=blocks[2], **options)

@@ -124,11 +124,11 @@ def usual_tiles(a, b) -> tuple[tuple[int, int, int], dict[str, int]]:
     """
     rows, columns = a.shape[0], b.shape[1]
     if not arrays.on_gpu(a):  # it reads its operands once for each tile, and wants two tiles or more for each thread
-        large = (rows // 256) * (columns // 128) >= 2 * arrays.multiprocessors()
+        large = (rows // 256) * (columns // 128) >= 2 * arrays.multiprocessors(a)
         return (256, 128, 128) if large else (64, 64, 64), {}
     if a.itemsize <= 2:
         for wide, stages in ((256, 3), (128, 4)):
-            if triton.cdiv(rows, 128) * triton.cdiv(columns, wide) >= arrays.multiprocessors() // 2:
+            if triton.cdiv(rows, 128) * triton.cdiv(columns, wide) >= arrays.multiprocessors(a) // 2:
                 return (128, wide, 128 // a.itemsize), {"num_warps": 8, "num_stages": stages}
     return (64, 64, 64), {}
 

@@ -38,7 +38,7 @@ def persistent_matmul(a, b, blocks=None, group: int = 8, **options):
     """
     c, args = operands("persistent_matmul", a, b)
     blocks, usual = usual_tiles(a, b) if blocks is None else (blocks, {})
-    programs = min(arrays.multiprocessors(), triton.cdiv(args[3], blocks[0]) * triton.cdiv(args[4], blocks[1]))
+    programs = min(arrays.multiprocessors(a), triton.cdiv(args[3], blocks[0]) * triton.cdiv(args[4], blocks[1]))
     persistent_matmul_kernel[(programs,)](*args, BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2],
                                           GROUP_M=group, PROGRAMS=max(programs, 1), **{**usual, **options})
     return c

@@ -75,20 +75,19 @@ def persistent_kernel(out_ptr, x_ptr, x_stride, out_stride, n_rows, n_cols, BLOC
         tl.store(out_ptr + row * out_stride + columns, e / tl.sum(e, axis=0), mask=mask)
 
 
-def resident_programs(kernel) -> int:
-    """How many programs of a compiled kernel the device holds at a time: registers and shared memory decide.
+def resident_programs(kernel, processors: int) -> int:
+    """How many programs of a compiled kernel a device holds at a time: registers and shared memory decide.
 
     A processor of a CPU runs one at a time.
     """
-    driver = triton.runtime.driver.active
-    device = driver.utils.get_device_properties(driver.get_current_device())
-    processors = device["multiprocessor_count"]
     if kernel is None:  # interpreted: nothing was compiled
         return processors
     kernel._init_handles()
     try:
         from tritium.backends.occupancy import MACHINES, occupancy
     except ImportError:  # Triton runs this file: `tritium bench run --against triton`
+        driver = triton.runtime.driver.active
+        device = driver.utils.get_device_properties(driver.get_current_device())
         threads = device["warpSize"] * kernel.metadata.num_warps
         return processors * max(1, device["max_num_regs"] // max(kernel.n_regs * threads, 1))
     known = kernel.metadata.target.backend in MACHINES
@@ -109,7 +108,7 @@ def persistent(x):
     options = {"BLOCK": triton.next_power_of_2(cols), "num_stages": 2, "num_warps": 8}
     args = (out, x, arrays.strides(x)[0], arrays.strides(out)[0], rows, cols)
     kernel = persistent_kernel.warmup(*args, **options, grid=(1,))
-    programs = min(resident_programs(kernel), rows)
+    programs = min(resident_programs(kernel, arrays.multiprocessors(x)), rows)
     persistent_kernel[(programs,)](*args, **options)
     return out
 

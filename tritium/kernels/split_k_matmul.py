@@ -57,7 +57,7 @@ def split_k_matmul(a, b, parts: int | None = None, blocks=None):
     tiles = triton.cdiv(M, blocks[0]) * triton.cdiv(N, blocks[1])
     steps = max(1, triton.cdiv(K, blocks[2]))
     if parts is None:
-        parts = (2 if arrays.on_gpu(a) else 1) * arrays.multiprocessors() // max(tiles, 1)
+        parts = (2 if arrays.on_gpu(a) else 1) * arrays.multiprocessors(a) // max(tiles, 1)
     per_part = triton.cdiv(steps, max(1, min(parts, steps))) * blocks[2]
     parts = max(1, triton.cdiv(K, per_part))
     work = arrays.empty(a, (parts, M, N), "float32")

@@ -28,7 +28,7 @@ def sum_of(x, block: int = 4096, programs: int | None = None):
     checks.countable("sum_of", x=x)
     x = arrays.contiguous(x)
     n = arrays.numel(x)
-    programs = 8 * arrays.multiprocessors() if programs is None else programs
+    programs = 8 * arrays.multiprocessors(x) if programs is None else programs
     out = arrays.zeros(x, (1,), "float32")
     sum_kernel[(min(programs, triton.cdiv(n, block)),)](x, out, n, BLOCK=block)
     return out

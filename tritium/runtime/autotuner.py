@@ -151,7 +151,7 @@ class Autotuner(Measuring[T]):
     def _chosen(self, args: tuple, kwargs: dict[str, Any]) -> Config:
         key = self.tuning_key(kwargs)
         if key not in self.cache:
-            with _measuring:
+            with _measuring, tuning.on_device_of((*args, *kwargs.values())):
                 if key not in self.cache:
                     known = self.shipped.get(kept.key_text(key)) or self._bundled(kept.key_text(key))
                     self.cache[key] = known or self._tune(key, args, kwargs)

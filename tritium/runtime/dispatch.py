@@ -189,7 +189,7 @@ def _reaches(device: str, host: str) -> bool:
 
 def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
     device = drv.get_current_device()
-    if drv is driver.active:
+    if drv is driver.usual:
         return fn.device_caches[device]
     device = (drv.get_current_target().backend, device)
     found = fn.device_caches.get(device)
@@ -197,8 +197,8 @@ def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
 
 
 def new_cache(fn: JITFunction, drv: DriverBase | None = None) -> DeviceCache:
-    """An empty cache for the current device of a driver, the active one by default."""
-    target = (drv or driver.active).get_current_target()
+    """An empty cache for the current device of a driver, the usual one by default."""
+    target = (drv or driver.usual).get_current_target()
     return DeviceCache({}, {}, target, make_backend(target), fn.launcher.bind)
 
 

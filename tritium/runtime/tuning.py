@@ -12,6 +12,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.refusals import misnamed
+from tritium.tensors import device_of
 
 # The launch options a Config carries beside its meta-parameters.
 OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
@@ -164,6 +165,26 @@ def check_not_captured(name: str) -> None:
     if capturing is not None and capturing():
         raise RuntimeError(f"{name} cannot be tuned while its launches are captured into a graph\n"
                            "hint: launch it once with arguments like these before the capture")
+
+
+def on_device_of(arguments: Iterable[Any]) -> contextlib.AbstractContextManager[None]:
+    """Within it, the active driver is that of the arguments of a launch: tensors of the CPU are timed by the CPU's
+    clock, where there is a GPU, too.
+
+    >>> import numpy as np
+    >>> from tritium.backends.driver import driver
+    >>> with on_device_of([3, np.zeros(4)]):
+    ...     driver.active.get_current_target().backend
+    'cpu'
+    """
+    from tritium.backends.driver import driver
+
+    devices = set(filter(None, map(device_of, arguments)))
+    device = next(iter(devices - {"cpu"} or devices), None)
+    try:
+        return driver.acting(driver.of_device(device))
+    except ValueError:  # the launch says what is wrong with them
+        return contextlib.nullcontext()
 
 
 def benchmarker(warmup: float | None, rep: float | None, use_cuda_graph: bool) -> Callable[..., Sequence[float]]:

@@ -151,7 +151,7 @@ def test_a_loop_does_not_keep_sums_that_stand_before_it():
     """The loop's comparison is the first to ask for the rows, the store behind the loop the second."""
     pointers = ("q_ptr", "k_ptr", "v_ptr", "dout_ptr", "lse_ptr", "delta_ptr", "dq_ptr")
     types = {**dict.fromkeys(pointers, "*fp32"), "scale": "fp32", "N": "i32", "stride_head": "i32"}
-    aligned = dict.fromkeys([(0,), (1,), (2,), (3,), (4,), (5,), (6,), (9,)], [["tt.divisibility", 16]])
+    aligned = {(place,): [["tt.divisibility", 16]] for place in (0, 1, 2, 3, 4, 5, 6, 9)}
     numbers = {"D": 64, "BLOCK_M": 32, "BLOCK_N": 64, "CAUSAL": True}
     source = triton.compiler.ASTSource(backward_q_kernel, types, numbers, aligned)
     assert "st.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["llir"]
