@@ -12,6 +12,7 @@ import pytest
 
 from tritium import device_rates, knobs, testing
 from tritium._C import libtriton
+from tritium.kernels.vector_add import add_kernel
 from tritium.testing import Benchmark, Table, assert_close, do_bench, perf_report
 
 
@@ -155,6 +156,33 @@ assert isinstance(table, Table)
     def test_table_with_index(self, tmp_path):
         Table(["a"], [(1,)]).to_csv(tmp_path / "t.csv", index=True)
         assert (tmp_path / "t.csv").read_text() == ",a\n0,1\n"
+
+
+class StreamClock:
+    """The clock of a GPU that has nothing to do."""
+
+    on_host = False
+
+    def synchronize(self):
+        pass
+
+    def flush(self):
+        pass
+
+    def time(self, fn, n, before):
+        for _ in range(n):
+            before()
+            fn()
+        return [1e-3] * n
+
+
+def test_kernels_on_the_cpu_are_timed_by_the_host_beside_a_gpu(monkeypatch):
+    """Events of a stream that is empty say nothing about them."""
+    monkeypatch.setattr(testing, "clock", StreamClock)
+    x, slow = np.ones(8, np.float32), lambda: time.sleep(2e-3)
+    assert testing.do_bench(slow, warmup=1, rep=1, return_mode="min") == pytest.approx(1e-3)
+    run = lambda: (slow(), add_kernel[(1,)](x, x, x.copy(), 8, BLOCK=8))
+    assert testing.do_bench(run, warmup=1, rep=1, return_mode="min") >= 2
 
 
 class Device:

@@ -132,6 +132,11 @@ class Driver(DriverBase):
         if _runtime.cache_info().currsize:  # otherwise it reads the setting when it starts
             _runtime().set_num_threads(n)
 
+    @property
+    def launches(self) -> int:
+        """A number that each launch on the CPU changes."""
+        return _runtime().launches if _runtime.cache_info().currsize else 0
+
     def guarded_launch(self, kernel: Any, call: Call) -> tuple[Callable, Any] | None:
         """The native launcher, with a record of guards on these arguments."""
         if kernel.metadata.sanitized:

@@ -208,6 +208,15 @@ class Runtime:
             return jit.load(object_code, symbols, exports)
 
     @property
+    def launches(self) -> int:
+        """A number that each launch on the CPU changes.
+
+        >>> Runtime.get().launches >= 0
+        True
+        """
+        return ctypes.c_int64.from_address(self.core["tt.pool.launches"]).value
+
+    @property
     def num_threads(self) -> int:
         """How many threads may work on one launch, the caller's included.
 

@@ -30,7 +30,8 @@ from .system import clock, system_values
 
 __all__ = ["SYMBOLS", "pool", "system_values"]
 
-SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.run", "tt.arena", "tt.assert_fail")
+SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.pool.launches", "tt.run",
+           "tt.arena", "tt.assert_fail")  # fmt: skip
 
 _KNOWN = Struct("known", entry="ptr", each="double")  # a kernel, and the ticks of one program in its last launch
 
@@ -42,6 +43,7 @@ _STATE = """
 @busy = internal global i32 0, align 128          ; a launch owns the pool
 @tt.pool.limit = global i64 0, align 128          ; workers that may help one job
 @tt.pool.spawned = global i64 0
+@tt.pool.launches = global i64 0, align 128       ; so far; threads that launch at once may be counted as one
 @asleep = internal global i64 0                   ; changed under the mutex
 @wake_after = internal global i64 0               ; ticks of remaining work that make it worth waking somebody
 @share_after = internal global i64 0              ; the same if somebody is awake
@@ -319,6 +321,9 @@ define i32 @tt.run(ptr %job) nounwind {
   jump %begin unless icmp eq ptr %arena, null
   ret i32 1
 begin:
+  %launches = load atomic i64, ptr @tt.pool.launches monotonic, align 8
+  %launches.now = add i64 %launches, 1
+  store atomic i64 %launches.now, ptr @tt.pool.launches monotonic, align 8
   call void @enter_launch()
   %floats = call i64 @own_floats()
   store i64 %floats, ptr %floats.p
