@@ -34,7 +34,7 @@ class HostMemory:
         self.starts = np.concatenate([[0], np.cumsum(self.highs - self.lows)])[:-1] if spans else self.lows
         self.size = int((self.highs - self.lows).sum())
         self._mapped: list[tuple[int, int]] = []
-        every: Any = (ctypes.c_uint8 * ((1 << 47) - _LOWEST)).from_address(_LOWEST)  # most are never touched
+        every: Any = (ctypes.c_uint8 * ((1 << 48) - _LOWEST)).from_address(_LOWEST)  # most are never touched
         self._bytes = np.frombuffer(every, np.uint8)
 
     def load(self, address: np.ndarray, size: int, threads: np.ndarray | None, atomic: bool = False,
