@@ -68,10 +68,10 @@ def expand(text: str) -> str:
             lines += [f"  br label %{label[1]}"] if goes_on else []
             goes_on = True
         elif re.match(_INSTRUCTION, line):
-            if m := re.fullmatch(_RETURN, line):
+            if line.startswith("  ret ") and (m := re.fullmatch(_RETURN, line)):
                 label = returns.setdefault(m[1], f"return.{len(returns)}")
                 line = f"  jump %{label} {m[2]} {m[3]}"
-            below = next((below for below in given[k + 1 :] if below), "")
+            below = next(filter(None, itertools.islice(given, k + 1, None)), "")
             lines += _expanded(line, re.match(_LABEL, below), numbers)
             line = lines.pop()
             goes_on = not re.match(_END, line)
@@ -83,28 +83,33 @@ def expand(text: str) -> str:
 
 
 def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) -> list[str]:
-    """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does."""
-    if m := re.fullmatch(_JUMP, line):
+    """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does.
+
+    A word tells which pattern may match: most lines are LLVM's own.
+    """
+    if line.startswith("  jump ") and (m := re.fullmatch(_JUMP, line)):
         n, condition = next(numbers), m[3]
         test = [] if condition.startswith("%") else _expanded(f"  %if.{n} = {condition}", None, numbers)
         onward = m[4] or (f"%{below[1]}" if below else f"%on.{n}")
         yes, no = (m[1], onward) if m[2] == "if" else (onward, m[1])
         branch = f"  br i1 {f'%if.{n}' if test else condition}, label {yes}, label {no}"
         return [*test, branch, *([] if m[4] or below else [f"on.{n}:"])]
-    if m := re.fullmatch(_RESULT, line):
+    if line.startswith("  ret ") and (m := re.fullmatch(_RESULT, line)):
         result = f"%result.{next(numbers)}"
         return [*_expanded(f"  {result} = {m[2]}", None, numbers), f"  ret {m[1]} {result}"]
-    if m := re.fullmatch(_SEVERAL, line):
+    if line.count(", ") > 1 and (m := re.fullmatch(_SEVERAL, line)):
         operands = (m[4], *m[5].split(", "))
         names = [*(f"%part.{next(numbers)}" for _ in operands[1:]), m[1]]
         return [f"  {name} = {m[2]} {x}, {y}" for name, x, y in zip(names, (m[3], *names), operands)]
-    if m := re.fullmatch(_BITS, line):
+    if " & " in line and (m := re.fullmatch(_BITS, line)):
         bits = f"%bits.{next(numbers)}"
         return [f"  {bits} = and {m[2]} {m[3].replace(' & ', ', ')}", f"{m[1]} {m[2]} {bits}, {m[4]}"]
-    if m := re.fullmatch(_SPLAT, line):
+    if " = splat " in line and (m := re.fullmatch(_SPLAT, line)):
         first, vector = f"%first.{next(numbers)}", f"<{m[2]} x {m[3]}>"
         return [f"  {first} = insertelement {vector} poison, {m[3]} {m[4]}, i64 0",
                 f"  {m[1]} = shufflevector {vector} {first}, {vector} poison, <{m[2]} x i32> zeroinitializer"]
+    if " of " not in line and " before " not in line:
+        return [line]
     addresses: list[str] = []
     loaded = re.match(_LOAD, line)
 
