@@ -88,8 +88,9 @@ def if_(g: Lowering, op: Op, cond: Sequence[Val]) -> tuple[list[Val], ...]:
     names, end, parts = (w.label("then"), w.label("else")), w.label("end"), []
     for region, name in zip(op.regions, names):
         with beside(w, name) as part:
-            # In a loop, what does not depend on the iteration is better computed before it.
-            with nullcontext() if g.loops else g.kept_here():
+            # In a loop, what does not depend on the iteration is better computed before it; but not if it is for an
+            # exception, as of `guard_masks`: the first region computes nothing.
+            with nullcontext() if g.loops and len(op.regions[0].ops) > 1 else g.kept_here():
                 flat = [list(xs) for xs in g.block(region)]
             w.jump(end)
         parts.append((part, flat))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result, Value
+from ..analysis.whole_masks import guards
 from .simulate import Step
 
 if TYPE_CHECKING:
@@ -134,6 +135,15 @@ class Setting:
         return frozenset(op for op in self.info.body.ops if op.kind is ops.mul and all(map(takes, users.get(op, ()))))
 
     @functools.cached_property
+    def guarded(self) -> frozenset[Op]:
+        """Selects that most iterations pass by (`guard_masks`), and the comparisons that only they read."""
+        found = set(guards(self.info.body))
+        for op in reversed(self.info.body.ops):
+            if op.kind.elementwise and (readers := self.info.users(op)) and all(x in found for x in readers):
+                found.add(op)
+        return frozenset(found)
+
+    @functools.cached_property
     def work(self) -> dict[Op, Work]:
         """The instructions of each op that is no asynchronous dot, but for the latency of loads."""
         return {op: self._work(op) for op in self.info.body.ops}
@@ -152,7 +162,7 @@ class Setting:
             return Work(issue=1.5 * op.operands[0].type.numel, stall=m.reduction)
         if kind is ops.cast:
             return Work(issue=_elements(op.type) / 2)
-        if not kind.elementwise or kind.cost == "free" or op in self.fused:
+        if not kind.elementwise or kind.cost == "free" or op in self.fused or op in self.guarded:
             return NO_WORK
         count = _elements(op.type)
         return Work(issue=count, special=count if kind.cost == "slow" else 0.0)

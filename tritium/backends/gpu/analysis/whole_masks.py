@@ -1,0 +1,163 @@
+"""Masks that are the same for a whole tile: the scalar condition under which a comparison of indices holds everywhere.
+
+    m = m0 + arange(0, 128),  n = n0 + arange(0, 64)
+    m[:, None] >= n[None, :]  holds everywhere  if  m0 >= n0 + 63
+
+A causal mask cuts only the tiles on the diagonal, a bound only the last tile. The least and the greatest element of an
+index tile are sums of scalars and a number; where an index tile is not of that form there is no condition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....ir.builder import Builder
+    from ....ir.core import Block, Value
+
+
+class Sum(NamedTuple):
+    """Scalars times factors, and a number."""
+
+    terms: tuple[tuple[Value, int], ...]
+    number: int
+
+    def plus(self, other: Sum, factor: int = 1) -> Sum:
+        """The sum of this and a multiple of another."""
+        return Sum((*self.terms, *((x, factor * k) for x, k in other.terms)), self.number + factor * other.number)
+
+    def write(self, b: Builder, type_: T.Scalar, value: Callable[[Value], Value]) -> Value:
+        """Emit the sum in an integer type; `value` says what stands for a scalar."""
+        out = None
+        for x, factor in self.terms:
+            x = value(x) if x.type is type_ else ops.cast(b, value(x), to=type_)
+            x = x if factor == 1 else ops.mul(b, x, ops.constant(b, value=factor, type=type_))
+            out = x if out is None else ops.add(b, out, x)
+        if out is None or self.number:
+            number = ops.constant(b, value=self.number, type=type_)
+            out = number if out is None else ops.add(b, out, number)
+        return out
+
+
+class Condition(NamedTuple):
+    """`least` is at least `most`; both are computed in an integer type."""
+
+    least: Sum
+    most: Sum
+    type: T.Scalar
+
+
+    def write(self, b: Builder, value: Callable[[Value], Value]) -> Value:
+        """Emit the condition, an i1."""
+        return ops.ge(b, self.least.write(b, self.type, value), self.most.write(b, self.type, value))
+
+
+class Guard(NamedTuple):
+    """Where a select takes one side everywhere: the conditions, and that side."""
+
+    conditions: tuple[Condition, ...]
+    chosen: Value
+
+
+NOTHING = Sum((), 0)
+# Comparison -> (whether its operands are swapped to get one of >=, what the left side must be ahead).
+_AHEAD = {ops.ge: (False, 0), ops.gt: (False, 1), ops.le: (True, 0), ops.lt: (True, 1)}
+_OPPOSITE = {ops.ge: ops.lt, ops.gt: ops.le, ops.le: ops.gt, ops.lt: ops.ge}
+
+
+def guards(block: Block) -> dict[Op, Guard]:
+    """The selects between tiles in the body of a loop around dots whose masks rarely cut a tile."""
+    if not any(op.kind.mma for op in block.ops):
+        return {}
+    found = {}
+    for op in block.ops:
+        if op.kind is ops.select and type(op.type) is T.Tile and len(op.type.shape) > 1:
+            mask, x, y = op.operands
+            sides = Guard(conditions(mask), x), Guard(conditions(mask, wanted=False), y)
+            useful = [side for side in sides if any(map(_varies, side.conditions)) and not _uniform(side.chosen)]
+            if useful:
+                found[op] = useful[0]
+    return found
+
+
+def _varies(condition: Condition) -> bool:
+    """True if a condition depends on scalars."""
+    return bool(condition.least.terms or condition.most.terms)
+
+
+def _uniform(x: Value) -> bool:
+    """True for a tile of equal elements: it stands for what a mask leaves out."""
+    return type(x) is Op and x.kind is ops.splat
+
+
+def conditions(mask: Value, wanted: bool = True) -> tuple[Condition, ...]:
+    """The conditions under which all elements of a mask are `wanted`; empty if they are not known.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%n: i32) {\\n %0 = arange {start=0, end=8} : tile<8xi32>\\n"
+    ...                  " %1 = splat %n {shape=(8,)} : tile<8xi32>\\n %2 = lt %0, %1 : tile<8xi1>\\n}")
+    >>> [(x.least.number, len(x.least.terms), x.most.number) for x in conditions(m.body.ops[2])]
+    [(0, 1, 8)]
+    """
+    if type(mask) is not Op:
+        return ()
+    if mask.kind is (ops.and_ if wanted else ops.or_):
+        parts = [conditions(x, wanted) for x in mask.operands]
+        return tuple(x for part in parts for x in part) if all(parts) else ()
+    if mask.kind.view:
+        return conditions(mask.operands[0], wanted)
+    if mask.kind not in _AHEAD:
+        return ()
+    swapped, ahead = _AHEAD[mask.kind if wanted else _OPPOSITE[mask.kind]]
+    left, right = mask.operands[::-1] if swapped else mask.operands
+    above, below, type_ = extremes(left), extremes(right), T.element(left.type)
+    if above is None or below is None:
+        return ()
+    return (Condition(above[0], below[1].plus(Sum((), ahead)), type_),)
+
+
+def extremes(x: Value) -> tuple[Sum, Sum] | None:
+    """The least and the greatest element of integers; None if they are not known."""
+    if T.element(x.type) not in (T.i32, T.i64):
+        return None
+    if type(x.type) is not T.Tile:
+        known = x.attrs["value"] if type(x) is Op and x.kind is ops.constant else None
+        same = Sum(((x, 1),), 0) if known is None else Sum((), known)
+        return same, same
+    if type(x) is not Op:
+        return None
+    if x.kind is ops.arange:
+        return Sum((), x.attrs["start"]), Sum((), x.attrs["end"] - 1)
+    if x.kind is ops.cast and T.element(x.operands[0].type).bits > T.element(x.type).bits:
+        return None
+    if x.kind is ops.splat or x.kind is ops.cast or x.kind.view:
+        return extremes(x.operands[0])
+    if x.kind not in (ops.add, ops.sub, ops.mul):
+        return None
+    left, right = (extremes(y) for y in x.operands)
+    if left is None or right is None:
+        return None
+    (a, b), (c, d) = left, right
+    if x.kind is ops.add:
+        return a.plus(c), b.plus(d)
+    if x.kind is ops.sub:
+        return a.plus(d, -1), b.plus(c, -1)
+    return _scaled(left, right) or _scaled(right, left)
+
+
+def _scaled(ends: tuple[Sum, Sum], by: tuple[Sum, Sum]) -> tuple[Sum, Sum] | None:
+    """The extremes of a product with a number."""
+    least, most = by
+    if least != most or least.terms:
+        return None
+    low, high = (NOTHING.plus(end, least.number) for end in ends)
+    return (low, high) if least.number >= 0 else (high, low)
+
+
+__all__ = ["Condition", "Guard", "Sum", "conditions", "extremes", "guards"]
