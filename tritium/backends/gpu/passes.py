@@ -21,6 +21,7 @@ from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
+from .rewrite.join_sums import join_sums
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
@@ -41,8 +42,8 @@ __all__ = ["pipeline"]
 def pipeline(target: Target) -> tuple[Callable, ...]:
     """The passes for a target, as `passes.run` takes them."""
     on = lambda step, **options: functools.partial(step, target=target, **options)
-    finish = on(tma_stores), hoist_scales, guard_masks, on(assign_layouts), on(allocate_tensor_memory)
-    finish = *finish, on(allocate_shared)
+    finish = on(tma_stores), hoist_scales, on(join_sums), guard_masks, on(assign_layouts)
+    finish = *finish, on(allocate_tensor_memory), on(allocate_shared)
 
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
