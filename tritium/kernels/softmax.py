@@ -78,7 +78,7 @@ def persistent_kernel(out_ptr, x_ptr, x_stride, out_stride, n_rows, n_cols, BLOC
 def resident_programs(kernel, processors: int) -> int:
     """How many programs of a compiled kernel a device holds at a time: registers and shared memory decide.
 
-    A processor of a CPU runs one at a time.
+    A processor of a CPU runs one at a time; with four for each, those that are held up leave some to the others.
     """
     if kernel is None:  # interpreted: nothing was compiled
         return processors
@@ -91,7 +91,7 @@ def resident_programs(kernel, processors: int) -> int:
         threads = device["warpSize"] * kernel.metadata.num_warps
         return processors * max(1, device["max_num_regs"] // max(kernel.n_regs * threads, 1))
     known = kernel.metadata.target.backend in MACHINES
-    return processors * max(1, occupancy(kernel).programs) if known else processors
+    return processors * (max(1, occupancy(kernel).programs) if known else 4)
 
 
 def persistent(x):

@@ -173,9 +173,11 @@ class _Product:
         return self.w.intrinsic("fmuladd", z.type, x, y, z)
 
     def packed(self, shape: Shape, b: Val, m: Val, depth: Val) -> tuple[Val, Val]:
-        """The panel of B, copied if more than one tile will read it, and the stride of its rows."""
+        """The panel of B, copied if it has gaps and more than one tile will read it, and the stride of its rows."""
         w, width = self.w, self.w.const("i64", shape.width)
-        worth = w.binary("and", self.scratch, w.compare("icmp sgt", m, w.const("i64", shape.heights[0])))
+        several = w.compare("icmp sgt", m, w.const("i64", shape.heights[0]))
+        gaps = w.compare("icmp ne", self.ldb, width)
+        worth = w.binary("and", self.scratch, w.binary("and", several, gaps))
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         with w.when(worth), w.loop(0, depth) as loop:
             line = w.gep("i8", b, w.binary("mul", loop.index, self.ldb))
