@@ -46,16 +46,18 @@ class Sum(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """`least` is at least `most`; both are computed in an integer type."""
+    """`least` is at least `most`, or greater if it is `strict`. Both are elements, computed in their type: the sums
+    overflow only where the elements do."""
 
     least: Sum
     most: Sum
     type: T.Scalar
-
+    strict: bool
 
     def write(self, b: Builder, value: Callable[[Value], Value]) -> Value:
         """Emit the condition, an i1."""
-        return ops.ge(b, self.least.write(b, self.type, value), self.most.write(b, self.type, value))
+        compare = ops.gt if self.strict else ops.ge
+        return compare(b, self.least.write(b, self.type, value), self.most.write(b, self.type, value))
 
 
 class Guard(NamedTuple):
@@ -66,8 +68,8 @@ class Guard(NamedTuple):
 
 
 NOTHING = Sum((), 0)
-# Comparison -> (whether its operands are swapped to get one of >=, what the left side must be ahead).
-_AHEAD = {ops.ge: (False, 0), ops.gt: (False, 1), ops.le: (True, 0), ops.lt: (True, 1)}
+# Comparison -> (whether its operands are swapped to get one of >= or >, whether it is >).
+_ORDERS = {ops.ge: (False, False), ops.gt: (False, True), ops.le: (True, False), ops.lt: (True, True)}
 _OPPOSITE = {ops.ge: ops.lt, ops.gt: ops.le, ops.le: ops.gt, ops.lt: ops.ge}
 
 
@@ -102,8 +104,8 @@ def conditions(mask: Value, wanted: bool = True) -> tuple[Condition, ...]:
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%n: i32) {\\n %0 = arange {start=0, end=8} : tile<8xi32>\\n"
     ...                  " %1 = splat %n {shape=(8,)} : tile<8xi32>\\n %2 = lt %0, %1 : tile<8xi1>\\n}")
-    >>> [(x.least.number, len(x.least.terms), x.most.number) for x in conditions(m.body.ops[2])]
-    [(0, 1, 8)]
+    >>> [(x.least.number, len(x.least.terms), x.most.number, x.strict) for x in conditions(m.body.ops[2])]
+    [(0, 1, 7, True)]
     """
     if type(mask) is not Op:
         return ()
@@ -112,14 +114,14 @@ def conditions(mask: Value, wanted: bool = True) -> tuple[Condition, ...]:
         return tuple(x for part in parts for x in part) if all(parts) else ()
     if mask.kind.view:
         return conditions(mask.operands[0], wanted)
-    if mask.kind not in _AHEAD:
+    if mask.kind not in _ORDERS:
         return ()
-    swapped, ahead = _AHEAD[mask.kind if wanted else _OPPOSITE[mask.kind]]
+    swapped, strict = _ORDERS[mask.kind if wanted else _OPPOSITE[mask.kind]]
     left, right = mask.operands[::-1] if swapped else mask.operands
     above, below, type_ = extremes(left), extremes(right), T.element(left.type)
     if above is None or below is None:
         return ()
-    return (Condition(above[0], below[1].plus(Sum((), ahead)), type_),)
+    return (Condition(above[0], below[1], type_, strict),)
 
 
 def extremes(x: Value) -> tuple[Sum, Sum] | None:
