@@ -4,7 +4,9 @@
 
 An empty kernel of one block is started 200 times in a row by machine code, with an empty queue at first, so that only
 the host's part is timed, and nothing of Python. The ways take turns in random order; figures are the best of all rounds
-and their median, in microseconds of one call. Below stand the calls about contexts that a launcher may make besides.
+and their median, in microseconds of one call. The last column is what a call takes between lines of Python, as programs
+make it: Python's own time, that of a call of nothing, is taken off. Below stand the calls about contexts that a launcher
+may make besides.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from tritium.backends.nvptx.runtime.launcher import CONFIG
 CALLS = 200  # fewer than the driver queues before it makes the host wait
 POINTER, END, SIZE = 1, 0, 2  # CU_LAUNCH_PARAM_...
 CLUSTER, SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_...
+EMPTY = "a call of nothing"
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 LOOP = """
@@ -48,6 +51,7 @@ done:
 }}
 """
 SHAPE = "i32 1, i32 1, i32 1, i32 32, i32 1, i32 1, i32 0"
+NOTHING = "define i32 @nothing() { ret i32 0 }\n"
 LOOPS = {  # name -> how many pointers a call takes, and its arguments
     "plain": (4, f"ptr %p0, {SHAPE}, ptr %p1, ptr %p2, ptr %p3"),
     "configured": (3, "ptr %p0, ptr %p1, ptr %p2, ptr null"),
@@ -60,11 +64,12 @@ def loops() -> Callable:
     """`run(loop, entry, count, *pointers)`: call an entry of the driver so many times; the codes it gave, or'ed."""
     text = "".join(LOOP.format(name=name, arguments=arguments, parameters="".join(f", ptr %p{k}" for k in range(n)))
                    for name, (n, arguments) in LOOPS.items())  # fmt: skip
-    library = load(compile_text(text, cpu_target()), exports=LOOPS).pin()
+    library = load(compile_text(text + NOTHING, cpu_target()), exports=(*LOOPS, "nothing")).pin()
     pointer = ctypes.c_void_p
     found = {name: ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.c_uint64, *[pointer] * n)(library.address(name))
              for name, (n, _) in LOOPS.items()}  # fmt: skip
-    return lambda loop, entry, count, *pointers: found[loop](entry, count, *pointers)
+    nothing = library.address("nothing")
+    return lambda loop, entry, count, *pointers: found[loop](nothing if entry is None else entry, count, *pointers)
 
 
 def kernel_text(parameters: int) -> str:
@@ -157,23 +162,38 @@ def ways() -> dict[str, Callable[[int], int]]:
     get, put = cuda.address("cuCtxGetCurrent"), cuda.address("cuCtxSetCurrent")
     found["cuCtxGetCurrent"] = lambda count: run("one", get, count, ctypes.addressof(current))
     found["cuCtxSetCurrent"] = lambda count: run("one", put, count, context)
+    found[EMPTY] = lambda count: run("one", None, count, None)
     return found
 
 
-def measure(rounds: int) -> dict[str, list[float]]:
-    """By the name of a way to launch: the microseconds of one call, a figure for each round."""
+def once(call: Callable[[int], int]) -> float:
+    """Microseconds of a call, of many that machine code makes in a row."""
+    start = time.perf_counter()
+    if code := call(CALLS):
+        raise cuda.CudaError(f"a launch failed: {cuda.explain(code)}")
+    return (time.perf_counter() - start) / CALLS * 1e6
+
+
+def between(call: Callable[[int], int]) -> float:
+    """Microseconds of a call, of many that Python makes."""
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        call(1)
+    return (time.perf_counter() - start) / CALLS * 1e6
+
+
+def measure(rounds: int) -> dict[str, tuple[list[float], list[float]]]:
+    """By the name of a way to launch: the microseconds of one call, in a row and between lines of Python, a figure for
+    each round."""
     found = ways()
-    times: dict[str, list[float]] = {name: [] for name in found}
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in found}
     for k in range(rounds + 1):
         for name in random.sample(list(found), len(found)):
-            cuda.call("cuCtxSynchronize")
-            start = time.perf_counter()
-            code = found[name](CALLS)
-            took = (time.perf_counter() - start) / CALLS * 1e6
-            if code:
-                raise cuda.CudaError(f"{name} failed: {cuda.explain(code)}")
-            if k:  # the first round warms up
-                times[name].append(took)
+            for way, noted in zip((once, between), times[name]):
+                cuda.call("cuCtxSynchronize")
+                took = way(found[name])
+                if k:  # the first round warms up
+                    noted.append(took)
     cuda.call("cuCtxSynchronize")
     return times
 
@@ -188,9 +208,10 @@ def main() -> None:
         parser.error("there is no NVIDIA GPU here")
     cuda.use(0)
     times = measure(args.rounds)
-    print(f"{'us of a call':55}   best  median")
-    for name, took in times.items():
-        print(f"{name:55} {min(took):6.2f}  {statistics.median(took):6.2f}")
+    own = min(times.pop(EMPTY)[1])
+    print(f"{'us of a call':55}   best  median  between Python's")
+    for name, (took, apart) in times.items():
+        print(f"{name:55} {min(took):6.2f}  {statistics.median(took):6.2f}  {min(apart) - own:6.2f}")
     if args.json:
         Path(args.json).write_text(json.dumps(times, indent=1))
 

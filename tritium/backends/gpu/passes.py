@@ -23,6 +23,7 @@ from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
 from .rewrite.join_sums import join_sums
 from .rewrite.multiply_scaled import multiply_scaled
+from .rewrite.order_programs import order_programs
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
@@ -48,9 +49,10 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
         yield must_change(on(specialize_warps, number=1)), *finish
-        yield on(prefetch_loads), on(software_pipeline), on(share_loads), *finish
+        yield order_programs, on(prefetch_loads), on(software_pipeline), on(share_loads), *finish
         for most in range(most_stages(module) - 1, 0, -1):
-            yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), on(share_loads), *finish
+            pipelined = on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), on(share_loads)
+            yield order_programs, *pipelined, *finish
 
     return (
         promise_arguments,  # to functions
