@@ -5,8 +5,8 @@
 An empty kernel of one block is started 200 times in a row by machine code, with an empty queue at first, so that only
 the host's part is timed, and nothing of Python. The ways take turns in random order; figures are the best of all rounds
 and their median, in microseconds of one call. The last column is what a call takes between lines of Python, as programs
-make it: Python's own time, that of a call of nothing, is taken off. Below stand the calls about contexts that a launcher
-may make besides.
+make it: Python's own time, that of a call of nothing, is taken off. At the end stand the calls about contexts that a
+launcher may make besides.
 """
 
 from __future__ import annotations
