@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
 
+from tritium.named_tuples import NamedTuple
 from tritium.trusted_files import Untrusted
 
 __all__ = ["HOW_TO_SHARE", "CacheStats", "count", "damaged", "refused", "reset_stats", "silence", "stats", "tell",

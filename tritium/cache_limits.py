@@ -13,9 +13,9 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tritium import knobs, trusted_files
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["Used", "count_again", "entries", "make_room", "remove", "stored", "sweep"]
 

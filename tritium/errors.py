@@ -19,7 +19,9 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from tritium.named_tuples import NamedTuple
 
 Failure = TypeVar("Failure", bound=BaseException)
 

@@ -23,9 +23,10 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import processors
+from tritium.named_tuples import NamedTuple
 
 
 class Env:

@@ -17,9 +17,10 @@ import ctypes
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium.language.types.signature import canonical, flatten
+from tritium.named_tuples import NamedTuple
 from tritium.protocols import DEFAULT_STREAM, Held, address, element_type, export, from_dlpack, from_interface, short
 from tritium.refusals import refusal
 

@@ -12,11 +12,12 @@ their sums and products are loose.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..ir import types as T
 from ..ir.core import Op
+from ..named_tuples import NamedTuple
 from .arithmetic import ARITHMETIC, Domain, is_index, transfer, wraps
 from .views import moved
 

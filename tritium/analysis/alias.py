@@ -13,12 +13,13 @@ modulo the length of a row, so a third view drops all terms that are multiples o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import Pair, arguments_of, bounds, dependence_distances
 from ..ir.core import Arg, Op, Result, behind_views, walk
+from ..named_tuples import NamedTuple
 from .affine import Affine, Form, Loose
 from .polynomial import Poly, Scalars, in_order
 from .ranges import Carried, Derivations, Rows

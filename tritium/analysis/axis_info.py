@@ -9,12 +9,11 @@ All are powers of two. A scalar has one axis of length 1. They decide the width 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import bounds
 from ..ir.core import Op, Result
+from ..named_tuples import NamedTuple
 from .arithmetic import Domain, constant_of, transfer
 from .ranges import Derivations, assume
 from .views import moved

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..ir.core import Op
+from ..named_tuples import NamedTuple
 from .arithmetic import is_index
 
 __all__ = ["Step", "steps"]

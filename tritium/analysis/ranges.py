@@ -6,13 +6,14 @@ Pointers are counted in bytes from the parameter they are computed from.
 from __future__ import annotations
 
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import all_bounds, arguments_of, bounds
 from ..ir.core import Op, behind_views, walk
 from ..locks import once_property
+from ..named_tuples import NamedTuple
 from .arithmetic import Domain, keeps_integers, transfer
 from .induction import steps
 from .views import axes_behind

@@ -10,9 +10,10 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium.locks import imported
+from tritium.named_tuples import NamedTuple
 
 __path__ = [*__path__, f"{__path__[0]}/../compat/backends"]  # modules that only Triton's users look for
 

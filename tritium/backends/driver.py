@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import backends, knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.language import target_info
+from tritium.named_tuples import NamedTuple
 
 
 class Call(NamedTuple):

@@ -21,7 +21,9 @@ work-group processor, two compute units that share their local memory. Warps are
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["MACHINES", "Machine", "Occupancy", "machine", "occupancy", "occupancy_of"]
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, Options
@@ -17,6 +17,7 @@ from tritium.compiler import facts
 from tritium.compiler.kernel import CompiledKernel, OnDemand, OnDisk, metadata_text
 from tritium.compiler.names import safe_name
 from tritium.compiler.sources import IR_STAGES, parse_stage
+from tritium.named_tuples import NamedTuple
 
 
 class Entry:

@@ -8,7 +8,7 @@ import os
 import weakref
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, GPUTarget, portable_options
@@ -18,6 +18,7 @@ from tritium.compiler import inductor
 from tritium.errors import OutOfResources
 from tritium.language.builtins.grid import grid_sizes
 from tritium.locks import busy, lock
+from tritium.named_tuples import NamedTuple
 
 
 class LazyDict:

@@ -21,11 +21,12 @@ import signal
 import socket
 import sys
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import backends, knobs
 from tritium.backends.compiler import GPUTarget, Options
 from tritium.compiler import frames
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["Job", "Reply", "nursery", "serve", "work"]
 

@@ -7,7 +7,7 @@ into the branch that does not leave, or under an `if` on the flag. Every loop bo
 from __future__ import annotations
 
 import ast
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..ir import types as T
@@ -16,6 +16,7 @@ from ..language.builtins import operators, program
 from ..language.source.dependencies import Compilable
 from ..language.types import values
 from ..language.types.returned_constants import plain, returned
+from ..named_tuples import NamedTuple
 from . import binding, diagnose
 from .scope import MISSING, Closure, Deferred, Step, Unbound, describe, own_copies, reads, same
 

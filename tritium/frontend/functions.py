@@ -7,7 +7,6 @@ that it changes, is inlined.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from .. import ops
 from ..ir import types as T
@@ -17,6 +16,7 @@ from ..ir.rewrite import same as unchanged
 from ..language.source.fingerprints import fingerprint
 from ..language.types import values
 from ..language.types.aggregate import Aggregate
+from ..named_tuples import NamedTuple
 from . import control
 from .scope import Closure, Frame, same
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..ir import types as T
@@ -17,6 +17,7 @@ from ..language.builtins import casting, program
 from ..language.types import promotion, values
 from ..language.types.aggregate import Aggregate
 from ..language.types.limits import limits
+from ..named_tuples import NamedTuple
 from . import budget, calls, diagnose
 from .control import RESULT, Exits, agree, any_of, close, condition, fill, flag, is_bound, run, several, zero
 from .scope import (

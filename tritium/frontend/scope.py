@@ -12,7 +12,6 @@ import inspect
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType, ModuleType
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from .. import knobs
@@ -21,6 +20,7 @@ from ..ir.core import Loc
 from ..language.source import dependencies, dialect, spelling_hints
 from ..language.types import values
 from ..language.types.aggregate import Aggregate
+from ..named_tuples import NamedTuple
 
 
 class Missing:

@@ -18,7 +18,6 @@ import contextlib
 import itertools
 import sys
 import time
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from ..errors import InterpreterError, fail, innermost
 from ..ir import types as T
 from ..ir.core import Module
 from ..ir.rewrite import substitute, sweep
+from ..named_tuples import NamedTuple
 from ..ops import constant, if_, select
 from ..ops.meaning import np_dtype, scalar_of
 from . import assembly

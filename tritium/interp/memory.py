@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir import types as T
 from ..locks import lock
+from ..named_tuples import NamedTuple
 from ..ops.meaning import np_dtype
 from ..protocols import Held, from_dlpack, from_interface
 

@@ -11,8 +11,8 @@ error; floats with unknown bounds may be NaN.
 from __future__ import annotations
 
 from math import inf, isinf, trunc
-from typing import NamedTuple
 
+from ..named_tuples import NamedTuple
 from . import types as T
 
 __all__ = ["Pair", "all_bounds", "arguments_of", "bounds", "dependence_distances", "residues"]

@@ -9,7 +9,9 @@ are shared, Python's `match` is the pattern language, and reference counting fre
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import Any, final
+
+from tritium.named_tuples import NamedTuple
 
 
 class Loc(NamedTuple):

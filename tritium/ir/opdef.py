@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from tritium.named_tuples import NamedTuple
 
 KINDS: dict[str, OpKind] = {}
 

@@ -7,7 +7,9 @@ A launch that breaks one runs a variant of the kernel that assumes nothing (`lau
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["NONE", "Preconditions", "preconditions_of", "with_preconditions"]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir import types as T
 from ..ir.opdef import OpKind
+from ..named_tuples import NamedTuple
 from . import meaning as M
 
 

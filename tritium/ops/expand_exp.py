@@ -6,9 +6,8 @@ sum, so that results do not depend on what a backend contracts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..ir import types as T
+from ..named_tuples import NamedTuple
 from .expression import expands, fma, minimum, poly, where
 
 INF, NAN = float("inf"), float("nan")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..ir import types as T
+from ..named_tuples import NamedTuple
 from .double_word import two_product
 from .expand_angle import reduce_huge
 from .expand_exp import FORMATS, INF, NAN

@@ -9,14 +9,13 @@ fail a check do not touch memory. Loops that wait for other programs get a bound
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from .. import ops
 from ..analysis.accesses import origins_of
 from ..errors import places_of
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op, walk
 from ..ir.rewrite import sweep
+from ..named_tuples import NamedTuple
 from .inline_calls import inline_calls
 
 __all__ = ["CONTEXT", "Site", "instrument", "rereads", "sites", "synchronises"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from .. import ops
 from ..ir import types as T
 from ..ir.core import walk
 from ..ir.rewrite import same, sweep
+from ..named_tuples import NamedTuple
 from ..ops.expand import EXPAND
 from ..ops.expand_casts import fma_narrow, narrow, to_odd_f32, toward_zero_f32, widen
 from ..ops.expression import Expr

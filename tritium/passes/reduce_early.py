@@ -9,13 +9,14 @@ two elements, `where(cond(a, b), a, b)`: minima that let a NaN through are writt
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import ops
 from ..analysis.axis_info import analyze
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op, walk
 from ..ir.rewrite import sweep, uses
+from ..named_tuples import NamedTuple
 from .functions import each_function
 from .simplify import number
 

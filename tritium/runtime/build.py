@@ -16,9 +16,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import cache, knobs
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["compile_module_from_file", "compile_module_from_src", "compile_so_from_file", "compile_so_from_src"]
 

@@ -4,10 +4,11 @@ What is the same in all launches that are written alike is generated once."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tritium.language.source.fingerprints import COMMON
 from tritium.locks import lock
+from tritium.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from tritium.runtime.tuning import Config

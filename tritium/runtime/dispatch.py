@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, BaseBackend, GPUTarget, Options, check_names
@@ -16,6 +16,7 @@ from tritium.compiler.collector import paused
 from tritium.errors import explain
 from tritium.language.source.fingerprints import COMMON, fingerprint
 from tritium.locks import busy, lock
+from tritium.named_tuples import NamedTuple
 from tritium.refusals import UnknownName, misnamed, of_argument, refusal
 from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction, get_full_name

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import cache, knobs
 from tritium.compiler.names import safe_name
 from tritium.language.source.fingerprints import COMMON
+from tritium.named_tuples import NamedTuple
 from tritium.runtime import shipped
 from tritium.runtime.shipped import timings_of
 from tritium.runtime.tuning import OPTIONS, Config, innermost

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from inspect import Parameter
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import knobs
 from tritium.errors import InternalError, cut
@@ -23,6 +23,7 @@ from tritium.language.builtins.grid import asked, grid_sizes
 from tritium.language.source import rehearsal
 from tritium.language.source.fingerprints import is_fixed
 from tritium.locks import lock
+from tritium.named_tuples import NamedTuple
 from tritium.refusals import misnamed, refusal
 
 # At most this many specialisations of a kernel, and grids, are kept at hand.

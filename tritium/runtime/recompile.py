@@ -9,13 +9,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import cache, knobs
 from tritium.compiler import ASTSource
 from tritium.compiler.facts import KEY, default_option, facts_of
 from tritium.compiler.names import safe_name
 from tritium.errors import is_ours
+from tritium.named_tuples import NamedTuple
 from tritium.protocols import short
 from tritium.runtime import tuning
 from tritium.runtime.jit import JITFunction

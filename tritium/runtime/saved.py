@@ -7,11 +7,12 @@ import importlib
 import json
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium.language.source.fingerprints import COMMON
 from tritium.language.source.function import Source
 from tritium.language.types import dtypes
+from tritium.named_tuples import NamedTuple
 
 
 class Specialization(NamedTuple):

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium.language.source.fingerprints import fingerprint
 from tritium.language.source.function import Source
 from tritium.language.types.annotations import declaration
 from tritium.language.types.constants import constexpr, unwrap
+from tritium.named_tuples import NamedTuple
 from tritium.protocols import short
 from tritium.refusals import refusal
 from tritium.tensors import (

@@ -12,7 +12,9 @@ import ast
 import hashlib
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+from tritium.named_tuples import NamedTuple
 
 C_TYPES = {
     "i1": "int8_t", "u1": "uint8_t", "i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t",

@@ -7,9 +7,10 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import cache, cache_limits
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["Held", "contents", "root", "verify"]
 

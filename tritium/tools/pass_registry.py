@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import backends, passes
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options
@@ -17,6 +17,7 @@ from tritium.errors import fail
 from tritium.ir import types as T
 from tritium.ir.core import Module, walk
 from tritium.ir.text import parse_module
+from tritium.named_tuples import NamedTuple
 from tritium.tools.command import UsageError
 
 Watch = Callable[[Callable, Module, Module], Any]

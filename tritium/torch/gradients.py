@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["GRADIENTS", "Gradient", "register", "rms_norm_gradient"]
 

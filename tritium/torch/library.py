@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from tritium.named_tuples import NamedTuple
 from tritium.torch import batching, gradients
 from tritium.torch.rehearsal import quiet
 

@@ -10,12 +10,13 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tritium.language.source.rehearsal import rehearsing
+from tritium.named_tuples import NamedTuple
 from tritium.refusals import refusal
 from tritium.runtime.stores import stored_arguments
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from tritium.named_tuples import NamedTuple
 
 VARIABLE = "tritium_messages"  # the global variable that holds the buffer's address
 COMMENT = "; message "  # begins a line of the LLVM text that describes a message

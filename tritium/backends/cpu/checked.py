@@ -10,7 +10,7 @@ import ctypes
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tritium.ir import types as T
 from tritium.ir.preconditions import preconditions_of
 from tritium.language.types.signature import flatten
 from tritium.locks import lock
+from tritium.named_tuples import NamedTuple
 from tritium.tensors import hold, slots
 
 __all__ = ["Argument", "CheckedLauncher", "Found", "argument_of", "parts_of", "uninitialised", "updated"]

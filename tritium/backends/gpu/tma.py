@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ... import ops
 from ...analysis.polynomial import Poly
 from ...ir import types as T
+from ...named_tuples import NamedTuple
 from .analysis.affine import ENDLESS, limits
 
 if TYPE_CHECKING:

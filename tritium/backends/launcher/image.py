@@ -11,9 +11,10 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...locks import once
+from ...named_tuples import NamedTuple
 
 __all__ = ["HOSTS", "Host", "Loaded", "UnknownObject", "host", "load", "undefined"]
 

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import cache
 from ...locks import busy, lock, once_property
+from ...named_tuples import NamedTuple
 from ..llvm import notation, structs
 from . import fast_paths, guards, image, launcher, preconditions
 

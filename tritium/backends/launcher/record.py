@@ -15,9 +15,10 @@ import itertools
 import struct
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...language.source.fingerprints import is_fixed
+from ...named_tuples import NamedTuple
 from .guards import CODES, RECORD, ROW
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "constant",

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["LEVELS", "Level", "known", "lacking", "parse", "runnable", "words"]
 

@@ -10,8 +10,8 @@ import operator
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
+from ...named_tuples import NamedTuple
 from .writer import Level, Val, Writer
 
 __all__ = ["NumberingWriter", "number_of"]

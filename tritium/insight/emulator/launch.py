@@ -9,7 +9,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from tritium.insight.emulator.tma import TensorMap, tensor_of
 from tritium.insight.sanitize import sanitizer as sanitize
 from tritium.ir.preconditions import preconditions_of
 from tritium.locks import lock
+from tritium.named_tuples import NamedTuple
 from tritium.tensors import hold
 
 __all__ = ["EmulatedLauncher"]

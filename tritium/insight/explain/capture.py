@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from tritium.named_tuples import NamedTuple
 from tritium.runtime.jit import JITFunction
 
 

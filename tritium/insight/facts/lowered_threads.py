@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tritium.insight.emulator.code import Frame, Segment, numpy_type, split_list, split_type, vector_of
 from tritium.insight.emulator.faults import Fault, Unknown
+from tritium.named_tuples import NamedTuple
 
 _NAME = re.compile(r"%[\w.]+")
 _ASM = re.compile(r'asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)$')

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tritium.insight.emulator.targets import gpu_of, machine_of
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.lowered_threads import Access, Threads
 from tritium.ir.core import Block, Module, walk
+from tritium.named_tuples import NamedTuple
 
 Place = tuple[tuple, ...]  # as `errors.places_of` has it
 

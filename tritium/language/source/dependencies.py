@@ -15,7 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import knobs
 from tritium.errors import Span, fail, render
@@ -24,6 +24,7 @@ from tritium.language.source.fingerprints import Keyed, fingerprint, is_fixed
 from tritium.language.source.names import Names, find
 from tritium.language.types.constants import constexpr, unwrap
 from tritium.language.types.dtypes import dtype
+from tritium.named_tuples import NamedTuple
 
 _LANGUAGE = "tritium.language"
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import ast
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium import knobs
 from tritium.errors import fail
+from tritium.named_tuples import NamedTuple
 
 MARKER = "__triton_dialect__"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, NamedTuple
+from typing import Any
 
 from tritium.errors import CompilationError
+from tritium.named_tuples import NamedTuple
 
 from .dtypes import dtype
 from .signature import canonical

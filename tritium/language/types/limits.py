@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from tritium.errors import fail
 from tritium.ir import types as T
+from tritium.named_tuples import NamedTuple
 
 from .dtypes import from_ir
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from tritium.named_tuples import NamedTuple
 from tritium.tools.bench.machine import disturbances
 from tritium.tools.bench.spread import Ratio, between_runs, summary
 

@@ -13,8 +13,9 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from tritium.named_tuples import NamedTuple
 from tritium.tools.bench.spread import summary
 
 __all__ = ["Noise", "Watch", "describe", "disturbances"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from tritium.named_tuples import NamedTuple
 from tritium.tools.bench import limits
 from tritium.tools.bench.history import new_id
 from tritium.tools.bench.machine import Watch, describe

@@ -7,9 +7,11 @@ drawn again in short runs of neighbours, so that a slow moment, which hits sever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["CLEAR", "SMALLEST_CHANGE", "Ratio", "Summary", "between_runs", "ratio", "summary"]
 

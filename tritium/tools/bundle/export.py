@@ -14,8 +14,9 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tritium.named_tuples import NamedTuple
 from tritium.tools import aot
 from tritium.tools.bundle.manifest import split
 from tritium.tools.command import UsageError

@@ -26,8 +26,9 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tritium.named_tuples import NamedTuple
 from tritium.tools.command import UsageError, closest
 
 __all__ = ["Entry", "Manifest", "Wanted", "entries", "level_here", "read", "source_of", "split", "target_of",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ....errors import InternalError
+from ....named_tuples import NamedTuple
 from . import elf
 from .elf import ALLOC, EXECUTE, WRITE, Section, Symbol, aligned
 

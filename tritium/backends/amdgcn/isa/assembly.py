@@ -7,7 +7,9 @@ itself, and LLVM is given what the instructions do. An instruction that is not h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from tritium.named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from ...llvm.numbering import NumberingWriter

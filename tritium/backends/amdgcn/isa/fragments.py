@@ -12,8 +12,7 @@ has the layout of a result, and a dot of a dot's result needs no exchange betwee
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ....named_tuples import NamedTuple
 from ...gpu.layout.linear import Layout, log2, product
 
 

@@ -7,9 +7,10 @@ walk rows, then chunks; lane row + size * n has the scale of group n, as one byt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ...gpu.lower.convert import pack
 from ...llvm.writer import mangle
 from . import fragments

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....errors import fail
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.linear import log2
 from ...gpu.lower.convert import pack

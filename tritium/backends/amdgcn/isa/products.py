@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from .fragments import Instruction
 
 FNUZ = {T.f8e4b8: "fp8", T.f8e5b16: "bf8"}  # 8-bit floats without negative zero, and their names

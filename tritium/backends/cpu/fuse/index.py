@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from .... import ops
 from ....analysis.views import axes_behind
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from ....ir.core import Op

@@ -7,11 +7,12 @@ Elementwise ops have no loops of their own: the loop nests of stores, reductions
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Result, walk
+from ....named_tuples import NamedTuple
 from ....passes.reduce_early import WIDE, runs_across
 from .buffering import MATERIALIZED, Buffering
 from .clip import clip_mask, uniform_beyond

@@ -24,8 +24,8 @@ Rows and columns that remain are computed by narrower tiles, down to one row and
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
+from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
 from . import dot_amx, dot_vnni, dot_x86

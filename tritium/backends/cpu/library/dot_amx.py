@@ -12,8 +12,7 @@ The unit flushes subnormal operands and results to zero, regardless of the threa
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
 

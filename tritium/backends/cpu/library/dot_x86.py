@@ -16,8 +16,8 @@ contiguous, if enough rows of A follow. Copying A as well, or prefetching either
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value, vector
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import callees_first, walk
+from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import value
 from .table import statement

@@ -7,13 +7,14 @@ pointers or indices that every iteration advances by a uniform amount is carried
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
+from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
 from ..fuse import ops as cpu_ops

@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
@@ -20,6 +20,7 @@ from ....errors import CompilationError
 from ....ir import types as T
 from ....ir.core import Arg, Result
 from ....ir.preconditions import Preconditions, preconditions_of
+from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from ...llvm.rows import llvm_type, memory_type
 from ...llvm.writer import Val, lanes

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.affine import Form, is_uniform
 from ....ir import types as T
 from ....ir.core import Op
+from ....named_tuples import NamedTuple
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, mangle, value, vector
 from ..fuse.affine import form_of, loose_index, usual_stride

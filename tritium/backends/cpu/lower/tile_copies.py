@@ -5,12 +5,13 @@ Inline loops would be most of a kernel's code, and run seldom: at the edges of m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.affine import Form, is_uniform, strides_behind
 from ....ir import types as T
 from ....ir.core import Op
+from ....named_tuples import NamedTuple
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from . import predication

@@ -9,13 +9,14 @@ follow from the kernel's arguments; only the start of the box may depend on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .... import ops
 from ....analysis.affine import is_uniform, strides_behind
 from ....analysis.polynomial import ZERO, Poly
 from ....ir import types as T
 from ....ir.core import Arg, Op
+from ....named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from ....analysis.affine import Form as Terms

@@ -14,13 +14,14 @@ same argument of the kernel; also where the program waits for other programs, or
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
 from ....ir.core import Block, Op, Result, walk
 from ....ir.rewrite import copy_region, uses
+from ....named_tuples import NamedTuple
 from ....passes.inline_calls import inline_calls
 from ....passes.licm import licm
 from .. import ops as gpu_ops

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ....named_tuples import NamedTuple
 from .linear import PARTS, Layout, axis_bits, log2
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+
+from tritium.named_tuples import NamedTuple
 
 PARTS = ("reg", "lane", "warp")
 

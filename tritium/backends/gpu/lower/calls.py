@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir.core import callees_first
+from ....named_tuples import NamedTuple
 from ...llvm.writer import value
 from .function import Lowering, llvm_type, lower
 

@@ -8,10 +8,11 @@ of that. Who has which row is chosen by `multiplied` so that the lanes of a warp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2
 from ..layout.swizzle import swizzled

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import knobs, ops
 from ....errors import CompilationError, outermost
@@ -18,6 +18,7 @@ from ....ir import types as T
 from ....ir.core import Result, walk
 from ....ir.opdef import KINDS
 from ....ir.rewrite import uses
+from ....named_tuples import NamedTuple
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
 from ...llvm.writer import value

@@ -4,11 +4,12 @@ tiles go through shared memory whole, in loops over segments of them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
+from ....named_tuples import NamedTuple
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, log2
 from ..layout.values import layout_of

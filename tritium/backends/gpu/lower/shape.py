@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .... import ops
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ....ops.meaning import convert
 from ...llvm.writer import value
 from ..layout.linear import axis_bits, coordinates

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ..layout.linear import image, log2, span_of
 from ..shared_memory.needs import addresses
 from .llvm_types import llvm_type

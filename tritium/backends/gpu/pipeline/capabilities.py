@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ....analysis.axis_info import analyze
+from ....named_tuples import NamedTuple
 from ..layout.across import is_across
 from ..multiprocessor import Multiprocessor
 from .trace import Threads

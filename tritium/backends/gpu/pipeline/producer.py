@@ -6,13 +6,14 @@ program's index. It runs ahead, so the program must not have written the memory 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.polynomial import ITERATION, Scalars
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import effects, sweep
+from ....named_tuples import NamedTuple
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved

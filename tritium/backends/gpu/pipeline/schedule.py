@@ -14,12 +14,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Op, Result, Value
 from ....ir.rewrite import effects
+from ....named_tuples import NamedTuple
 from .loop_info import LoopInfo
 from .search import Candidate, Choice, Setting, search
 

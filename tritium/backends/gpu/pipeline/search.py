@@ -12,8 +12,8 @@ the busiest unit or the chain of a warpgroup, does not rule it out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from ....named_tuples import NamedTuple
 from ..multiprocessor import Multiprocessor
 from .simulate import Mmas, Step, chain, cycles_of, used
 from .trace import Candidate, Setting, trace

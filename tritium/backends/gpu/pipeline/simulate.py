@@ -17,7 +17,8 @@ which they are issued.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+
+from tritium.named_tuples import NamedTuple
 
 UNITS = ("tensor", "shared", "issue", "special")
 Use = tuple[float, float, float, float]  # the share of each unit

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.polynomial import write
@@ -33,6 +33,7 @@ from ....ir.builder import Builder
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.preconditions import with_preconditions
 from ....ir.rewrite import substitute, sweep
+from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.division import small_dividends

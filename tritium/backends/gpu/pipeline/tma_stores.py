@@ -13,13 +13,14 @@ tensor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.polynomial import Scalars, write
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, walk
 from ....ir.rewrite import ERASE, sweep, uses
+from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from .. import ops as gpu_ops

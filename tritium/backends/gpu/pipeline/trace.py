@@ -10,11 +10,12 @@ import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result, Value
+from ....named_tuples import NamedTuple
 from ..analysis.whole_masks import guards
 from .simulate import Step
 

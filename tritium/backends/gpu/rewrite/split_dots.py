@@ -12,12 +12,13 @@ accumulator is added separately, in f32.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Module, walk
 from ....ir.rewrite import sweep
+from ....named_tuples import NamedTuple
 from ..target import Target
 
 if TYPE_CHECKING:

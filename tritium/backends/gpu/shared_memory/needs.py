@@ -10,10 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ....ir.core import Op
+from ....named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from ..target import Target

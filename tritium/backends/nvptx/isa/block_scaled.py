@@ -9,9 +9,10 @@ lane 4 c.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ...gpu.layout.linear import Layout, log2
 from ...gpu.lower.convert import write
 from ...gpu.lower.shared_memory import Passage

@@ -6,9 +6,10 @@ Turing has smaller shapes, whose fragments are parts of these: several of them d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ...gpu.layout.linear import axis_bits
 from ...gpu.lower.words import pack_words
 from . import fragments

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
+from ....named_tuples import NamedTuple
 from ...gpu.layout.linear import log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write

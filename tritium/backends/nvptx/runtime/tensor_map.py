@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from ....named_tuples import NamedTuple
 from . import cuda
 
 TYPES = {  # CUtensorMapDataType, by signature string; 8-bit floats are copied as bytes

@@ -7,9 +7,10 @@ that each checks the other. A map gives coordinates for each lane and register e
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
+
+from tritium.named_tuples import NamedTuple
 
 __all__ = ["Fragment", "mfma_accumulator", "mfma_operand", "mfma_scale", "wmma_accumulator", "wmma_operand"]
 
