@@ -64,7 +64,7 @@ def use_everything(program):
     forget()
     kernel = launch()
     assert "fmul" in kernel.asm["llir"] and "thrice" in kernel.asm["ttir"] and len(kernel.asm["obj"]) > 500
-    code = parts._object(TINY, cpu_target())
+    code = parts.made(TINY, cpu_target())
     assert code[:4] == b"\x7fELF" and b"tiny" in code
     store = Store.of(thrice, "thrice", (100,), CONFIGS)
     timings = store.read()

@@ -149,7 +149,7 @@ from tests.backends.nvptx import fake_driver
 from tests.backends.nvptx.kernels import X
 from bundled_kernels import product
 fake, _ = fake_driver.install(pytest.MonkeyPatch())
-fake.parameters = 1  # of the kernel: it would note what stands behind them
+fake.parameters = 1  # the kernel has no more slots to read
 os.environ["PATH"] = ""
 for _ in range(2):
     kernel = product[(3,)](X, N=16, num_warps=8)

@@ -80,7 +80,7 @@ class Bundle:
         self.by_name: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in index["kernels"]:
             self.by_name[row["kernel"].partition(":")[2]].append(row)
-        self._parts = {(row["name"], *row["machine"]): row for row in index["parts"]}
+        self._parts = {(symbol, *row["machine"]): row for row in index["parts"] for symbol in row["symbols"]}
         self._choices = {(record["function"], record["source"], tuple(record["key"])): record["config"]
                          for record in index.get("tuned", ())}
 
@@ -115,13 +115,14 @@ class Bundle:
             for name in [name for name in parts.preferred if parts.preferred[name].origin is self]:
                 del parts.preferred[name]
 
-    def part(self, name: str, machine: Any) -> bytes | None:
-        """A part of the launcher's native code, None if it is not here, or damaged."""
-        row = self._parts.get((name, machine.triple, machine.cpu, machine.features))
+    def part(self, symbol: str, machine: Any) -> tuple[bytes, list[str]] | None:
+        """The part of the launcher's native code that defines a symbol, and all symbols of that part; None if it is not
+        here, or damaged."""
+        row = self._parts.get((symbol, machine.triple, machine.cpu, machine.features))
         try:
-            return None if row is None else self.file.blob(row["blob"])
+            return None if row is None else (self.file.blob(row["blob"]), row["symbols"])
         except BundleError as error:
-            _warn(f"{error}; {name} is compiled")
+            _warn(f"{error}; {row['name'] if row else symbol} is compiled")
             return None
 
 

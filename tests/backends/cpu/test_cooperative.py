@@ -12,7 +12,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.backends.cpu.runtime import cooperative
+from tritium.backends.cpu.runtime import cooperative, job
 from tritium.backends.cpu.runtime.image import Runtime
 from tritium.errors import InterpreterError
 from tritium.interp import together as turns
@@ -136,10 +136,10 @@ def test_every_road_leads_there():
     for launch in (rt.launch_raw, rt.launch_raw_slowly):
         count[0], out[:] = 0, 0
         slots = np.array([count.ctypes.data, out.ctypes.data], np.int64).tobytes()
-        launch(kernel.function, kernel.metadata.arena_bytes | cooperative.BIT, 8, 1, 1, slots)
+        launch(kernel.function, kernel.metadata.arena_bytes | job.BIT, 8, 1, 1, slots)
         assert count[0] == 8 and out[:8].all()
         with pytest.raises(RuntimeError, match="at most 1024; this grid has 1025"):
-            launch(kernel.function, kernel.metadata.arena_bytes | cooperative.BIT, 1025, 1, 1, slots)
+            launch(kernel.function, kernel.metadata.arena_bytes | job.BIT, 1025, 1, 1, slots)
 
 
 def test_the_interpreter_lets_programs_wait_for_each_other():

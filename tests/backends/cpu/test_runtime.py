@@ -16,7 +16,8 @@ from tests.backends.launcher.guards_in_python import pack
 from tritium.backends.cpu.library import debug, dot, partial, sort
 from tritium.backends.cpu.runtime import image, launcher, pool
 from tritium.backends.cpu.runtime.called import PARTS
-from tritium.backends.cpu.runtime.image import CORE, Runtime
+from tritium.backends.cpu.runtime.core import CORE
+from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.launcher import calls, guards, parts, record
 from tritium.backends.launcher import launcher as native_launcher
 from tritium.backends.llvm.target import compile_text, cpu_target

@@ -38,7 +38,7 @@ def parts(target: GPUTarget, binary: bytes) -> list[tuple[Any, Any]]:
     from ..launcher import image
     from ..llvm.target import cpu_target
     from .runtime.called import PARTS
-    from .runtime.image import CORE
+    from .runtime.core import CORE
 
     cpu = cpu_target(str(target.arch))
     wanted = image.undefined(binary, cpu.triple.partition("-")[0])

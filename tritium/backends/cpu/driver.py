@@ -289,7 +289,7 @@ _judging = lock()  # one variant of a kernel is kept
 
 def _room(metadata: Any) -> int:
     """The pool's word on a kernel: the bytes of scratch memory of a program, and a bit if all programs run at once."""
-    from tritium.backends.cpu.runtime.cooperative import BIT
+    from tritium.backends.cpu.runtime.job import BIT
 
     return metadata.arena_bytes | (BIT if metadata.launch_cooperative_grid else 0)
 
@@ -311,7 +311,7 @@ class Launcher:
         self.fallback: Any = None
         self.sanitized: _Sanitized | None = None  # where it can be compiled with checks
         if getattr(metadata, "preconditions", None):
-            from tritium.backends.cpu.runtime.launcher import CHECKS
+            from tritium.backends.cpu.runtime.job import CHECKS
             from tritium.backends.launcher.preconditions import Guard
             from tritium.ir.preconditions import preconditions_of
 

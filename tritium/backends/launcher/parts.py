@@ -8,23 +8,19 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ... import cache
 from ...locks import busy, lock, once_property
 from ...named_tuples import NamedTuple
-from ..llvm import notation, structs
-from . import fast_paths, guards, image, launcher, preconditions
+from . import image, launcher
 
-__all__ = ["NATIVE", "WRITERS", "Machine", "Part", "Symbols", "abi", "builtin", "made", "preferred", "supplies"]
+__all__ = ["NATIVE", "Machine", "Part", "Symbols", "abi", "builtin", "made", "preferred", "supplies"]
 
 # Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock.
 # A free-threaded Python, whose objects have a longer head, has none to hold: there, launches go through ctypes.
 NATIVE = sys.implementation.name == "cpython" and object.__basicsize__ == 2 * ctypes.sizeof(ctypes.c_void_p)
-# The modules that write what launchers have in common.
-WRITERS = (notation, structs, guards, launcher, fast_paths, preconditions)
 
 
 class Part(NamedTuple):
@@ -39,7 +35,8 @@ class Part(NamedTuple):
 
 @functools.cache
 def _source(module: ModuleType) -> str:
-    return Path(module.__file__ or "").read_text()
+    with open(module.__file__ or "", encoding="utf-8") as file:
+        return file.read()
 
 
 class Machine(NamedTuple):
@@ -51,8 +48,9 @@ class Machine(NamedTuple):
     origin: Any = None  # who supplies parts for it
 
 
-# Functions (name of a part, machine) -> its object file, or None: what was compiled elsewhere is asked for first.
-supplies: list[Callable[[str, Any], bytes | None]] = []
+# Functions (symbol, machine) -> the object file of the part that defines it, and all symbols of that part, or None:
+# what was compiled elsewhere is asked for first, and then no module that writes a part is imported.
+supplies: list[Callable[[str, Any], tuple[bytes, Sequence[str]] | None]] = []
 # Name of a part -> the machine it was compiled for elsewhere: where any of several would do, it is taken.
 preferred: dict[str, Machine] = {}
 
@@ -64,14 +62,6 @@ def abi() -> list[Any]:
     2
     """
     return [NATIVE, object.__basicsize__]
-
-
-def _object(part: Part, target: Any) -> bytes:
-    """The object file of `part`: what was supplied, else what this or another process has made."""
-    for supply in supplies:
-        if (found := supply(part.name, target)) is not None:
-            return found
-    return made(part, target)
 
 
 def made(part: Part, target: Any) -> bytes:
@@ -94,7 +84,7 @@ def made(part: Part, target: Any) -> bytes:
     return code
 
 
-def _load(code: bytes, symbols: Mapping[str, int], exports: Sequence[str]) -> dict[str, int]:
+def _load(code: bytes, exports: Sequence[str], symbols: Mapping[str, int]) -> dict[str, int]:
     """Where the exports of an object lie, once it is in memory: for good, as threads may be running it."""
     with contextlib.suppress(image.UnknownObject):
         return image.load(code, symbols, exports)
@@ -107,8 +97,8 @@ def _load(code: bytes, symbols: Mapping[str, int], exports: Sequence[str]) -> di
 class Symbols(Mapping[str, int]):
     """Symbol -> address; asking for an address brings in the part that defines it.
 
-    `parts` gives the parts there are, when the first symbol is asked for. `known` are addresses the parts refer to,
-    besides those of Python's objects and of the process.
+    `parts` gives the parts there are, when the first symbol is asked for that nobody supplies. All their symbols begin
+    with `tt.`. `known` are addresses the parts refer to, besides those of Python's objects and of the process.
     """
 
     def __init__(self, target: Any, parts: Callable[[], Sequence[Part]], known: Mapping[str, int] | None = None):
@@ -123,16 +113,25 @@ class Symbols(Mapping[str, int]):
     def __getitem__(self, name: str) -> int:
         found = self._addresses.get(name)
         if found is None:
-            part = self._owner[name]
+            if not name.startswith("tt."):
+                raise KeyError(name)
             with self._lock, busy():
                 if name not in self._addresses:
-                    self._bring(part)
+                    self._bring(name)
             found = self._addresses[name]
         return found
 
-    def _bring(self, part: Part) -> None:
+    def _bring(self, name: str) -> None:
         objects = launcher.python_objects() | self._known if NATIVE else self._known
-        self._addresses |= _load(_object(part, self._target), objects, part.symbols)
+        self._addresses |= _load(*self._supplied(name), objects)
+
+    def _supplied(self, name: str) -> tuple[bytes, Sequence[str]]:
+        """The object file that defines a symbol, and its symbols: supplied, else made in this or another process."""
+        for supply in supplies:
+            if (found := supply(name, self._target)) is not None:
+                return found
+        part = self._owner[name]
+        return made(part, self._target), part.symbols
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._owner)

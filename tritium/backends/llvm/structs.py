@@ -21,7 +21,6 @@ import re
 from typing import Any
 
 from ...locks import once_property
-from .notation import expand
 
 __all__ = ["Struct", "resolve"]
 
@@ -99,6 +98,8 @@ def resolve(text: str, *structs: Struct) -> str:
     Traceback (most recent call last):
     ValueError: no struct `triple` among pair
     """
+    from .notation import expand  # not needed by those who read structs from Python
+
     named = {struct.name: struct for struct in structs}
 
     def find(name: str) -> Struct:

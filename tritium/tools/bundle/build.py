@@ -41,8 +41,8 @@ def index_of(writer: Writer, wanted: Iterable[Wanted], tuned: list[dict[str, Any
                 for part, machine in backends.get(target).parts(target, kernel.kernel):
                     place = (part.name, machine.triple, machine.cpu, machine.features)
                     if place not in native:
-                        native[place] = {"name": part.name, "machine": list(place[1:]), "target": str(target),
-                                         "blob": writer.add(parts.made(part, machine))}
+                        native[place] = {"name": part.name, "symbols": part.symbols, "machine": list(place[1:]),
+                                         "target": str(target), "blob": writer.add(parts.made(part, machine))}
     return {"tritium": own_version().split(" ")[0], "compiler": cache.fingerprint(), "created": int(time.time()),
             "abi": parts.abi(), "kernels": list(rows.values()), "parts": list(native.values()),
             "tuned": tuned}  # fmt: skip

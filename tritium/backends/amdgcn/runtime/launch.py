@@ -6,7 +6,8 @@ from typing import Any
 
 from ...gpu_runtime import launch as shared
 from ...gpu_runtime import launcher as shared_launcher
-from ...launcher.parts import WRITERS, Part
+from ...launcher.parts import Part
+from ...launcher.writers import WRITERS
 from . import launcher
 from .hip import HIP, HipError
 from .messages import Messages

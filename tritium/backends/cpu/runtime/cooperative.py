@@ -11,10 +11,9 @@ from ...llvm.structs import Struct, resolve
 from ...llvm.target import CpuTarget
 from .job import HEADER, JOB
 
-__all__ = ["BIT", "MOST", "cooperative", "refusal"]
+__all__ = ["MOST", "cooperative", "refusal"]
 
 MOST = 1024  # programs of a launch
-BIT = 1 << 62  # set in what a launcher is told of a kernel's scratch memory if its programs run at once
 
 # What a launch that was not made says: of too many programs, of threads the system did not give.
 REFUSALS = {

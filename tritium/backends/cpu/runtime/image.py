@@ -23,49 +23,32 @@ import sys
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .... import knobs
 from ....errors import InternalError
 from ....language.builtins.grid import check_sizes
 from ....locks import busy, imported, lock
 from ...launcher import image, record
-from ...launcher.parts import NATIVE, WRITERS, Part, Symbols, builtin, preferred
-from ...llvm import jit
+from ...launcher.parts import NATIVE, Part, Symbols, builtin, preferred
 from ...llvm.target import CpuTarget, cpu_target
-from . import (
-    alone,
-    arena,
-    cooperative,
-    fault_report,
-    faults,
-    float_state,
-    interrupt,
-    job,
-    launcher,
-    openmp,
-    pool,
-    system,
-)
 
-__all__ = ["CORE", "Runtime"]
+if TYPE_CHECKING:  # what was linked without LLVM needs no linker
+    from ...llvm import jit
+
+__all__ = ["Runtime"]
 
 
-def _core(target: CpuTarget) -> str:
-    text = "\n".join((pool.pool(target), openmp.openmp(), alone.alone(), interrupt.interrupt(),
-                      float_state.float_state(target), cooperative.cooperative(target), faults.faults(target),
-                      launcher.launcher() if NATIVE else ""))
-    return text.replace(" noinline cold {", " noinline optnone {")  # LLVM need not spend time on it
-
-
-_CORE = (pool.SYMBOLS + openmp.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS
-         + (launcher.SYMBOLS if NATIVE else ()))
-CORE = Part("core", _CORE, (*WRITERS, job, system, arena, pool, openmp, alone, interrupt, float_state, cooperative,
-                            fault_report, faults, launcher), _core)
+def _core() -> Sequence[Part]:
+    return (imported("tritium.backends.cpu.runtime.core").CORE,)
 
 
 def _called() -> Sequence[Part]:
     return imported("tritium.backends.cpu.runtime.called").PARTS
+
+
+def _jit() -> Any:
+    return imported("tritium.backends.llvm.jit")
 
 
 class Runtime:
@@ -93,7 +76,7 @@ class Runtime:
         return cls._instance
 
     def __init__(self):
-        self.core = Symbols(preferred.get("core") or cpu_target(), lambda: (CORE,))
+        self.core = Symbols(preferred.get("core") or cpu_target(), _core)
         self._levels: dict[CpuTarget, Mapping[str, int]] = {}
         self._looked_for_team = False
         self._limit = ctypes.c_int64.from_address(self.core["tt.pool.limit"])
@@ -133,7 +116,7 @@ class Runtime:
         if self._looked_for_team or "torch" not in sys.modules or not knobs.openmp:
             return
         self._looked_for_team = True
-        found = openmp.find()
+        found = imported("tritium.backends.cpu.runtime.openmp").find()
         if found is not None:
             parallel, threads = (ctypes.c_void_p.from_address(self.core[f"tt.team.{name}"])
                                  for name in ("parallel", "threads"))
@@ -191,7 +174,7 @@ class Runtime:
         >>> Runtime.get().load(compile_text(text, cpu_target())).address("k") > 0
         True
         """
-        return jit.load(object_code, self.symbols, exports)
+        return _jit().load(object_code, self.symbols, exports)
 
     def load_for(self, name: str, object_code: bytes, *exports: str) -> image.Loaded | jit.Library:
         """Link a kernel that was compiled for the CPU called `name`, without LLVM where that can be.
@@ -205,7 +188,7 @@ class Runtime:
         try:
             return image.Loaded(object_code, symbols, exports)
         except image.UnknownObject:
-            return jit.load(object_code, symbols, exports)
+            return _jit().load(object_code, symbols, exports)
 
     @property
     def launches(self) -> int:
@@ -240,6 +223,8 @@ class Runtime:
 
     def launch_raw_slowly(self, entry: int, arena_bytes: int, gx: int, gy: int, gz: int, slots: bytes) -> None:
         """`launch_raw` through ctypes, for interpreters that take no native builtins. Signals do not stop it."""
+        from . import cooperative, interrupt, job
+
         try:
             check_sizes((gx, gy, gz))
         except ValueError as error:
@@ -247,7 +232,7 @@ class Runtime:
         if not gx * gy * gz:
             return
         grid = (ctypes.c_int64 * 3)(gx, gy, gz)
-        together, arena_bytes = divmod(arena_bytes, cooperative.BIT)
+        together, arena_bytes = divmod(arena_bytes, job.BIT)
         packed = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value
         work = job.JOB.ctype(entry=entry, slots=packed, grid=ctypes.addressof(grid), total=gx * gy * gz,
                              arena=arena_bytes, together=together)

@@ -1,10 +1,20 @@
-"""What the threads of a launch know of it: the job they share, and the notes each has before its arena."""
+"""What a launch hands to native code: the job that its threads share, what each notes before its arena, and what the
+launcher is told of a kernel."""
 
 from __future__ import annotations
 
 from ...llvm.structs import Struct
 
-__all__ = ["HEADER", "JOB", "before_arena"]
+__all__ = ["BIT", "CHECKS", "HEADER", "JOB", "before_arena"]
+
+BIT = 1 << 62  # set in what a launcher is told of a kernel's scratch memory if its programs run at once
+
+CHECKS = Struct(
+    "checks",
+    preconditions="ptr",  # of the kernel (`launcher.preconditions`)
+    other="ptr",  # the entry of its fallback variant, once it is loaded
+    other_arena="i64",  # scratch memory of that
+)
 
 JOB = Struct(
     "job",

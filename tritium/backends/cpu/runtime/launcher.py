@@ -1,6 +1,6 @@
 """The CPU part of the shared launcher: runs a kernel on the pool, with the GIL released.
 
-A record's `extra` is the number of bytes of scratch memory each worker needs, with `cooperative.BIT` set if all
+A record's `extra` is the number of bytes of scratch memory each worker needs, with `job.BIT` set if all
 programs run at once; its `checks` are null for a kernel without preconditions.
 """
 
@@ -9,21 +9,13 @@ from __future__ import annotations
 from ...launcher import launcher as native
 from ...launcher import preconditions
 from ...launcher.guards import RECORD
-from ...llvm.structs import Struct, resolve
+from ...llvm.structs import resolve
 from . import cooperative
-from .job import JOB
+from .job import BIT, CHECKS, JOB
 
-__all__ = ["CHECKS", "SYMBOLS", "launcher"]
+__all__ = ["SYMBOLS", "launcher"]
 
 SYMBOLS = (*native.SYMBOLS, "tt.finish", "tt.judge", "tt.def.launch_raw")
-
-
-CHECKS = Struct(
-    "checks",
-    preconditions="ptr",  # of the kernel (`launcher.preconditions`)
-    other="ptr",  # the entry of its fallback variant, once it is loaded
-    other_arena="i64",  # scratch memory of that
-)
 
 _FUNCTIONS = """
 ptr PyErr_NoMemory()
@@ -159,6 +151,6 @@ def launcher() -> str:
     >>> launcher().count("define ptr @tt.finish(")
     1
     """
-    run = _RUN.replace("{bytes}", str(cooperative.BIT - 1)).replace("{together}", str(cooperative.BIT))
+    run = _RUN.replace("{bytes}", str(BIT - 1)).replace("{together}", str(BIT))
     return "\n".join((native.launcher(), native.texts(_TEXTS), native.declare(_FUNCTIONS), preconditions.text(),
                       CHECKS.definition, resolve(run, RECORD, JOB, CHECKS)))

@@ -10,7 +10,8 @@ from ....ir.preconditions import preconditions_of
 from ...gpu_runtime import launch as shared
 from ...gpu_runtime import launcher as shared_launcher
 from ...gpu_runtime.launch import current_stream, handle_of, loaded
-from ...launcher.parts import WRITERS, Part
+from ...launcher.parts import Part
+from ...launcher.writers import WRITERS
 from ...llvm.structs import Struct
 from . import cuda, implicit_args, launcher
 

@@ -1,0 +1,36 @@
+"""The core of the CPU runtime: thread pool, launcher, interrupts and fault reports, in one part."""
+
+from __future__ import annotations
+
+from ...launcher.parts import NATIVE, Part
+from ...launcher.writers import WRITERS
+from ...llvm.target import CpuTarget
+from . import (
+    alone,
+    arena,
+    cooperative,
+    fault_report,
+    faults,
+    float_state,
+    interrupt,
+    job,
+    launcher,
+    openmp,
+    pool,
+    system,
+)
+
+__all__ = ["CORE"]
+
+
+def _core(target: CpuTarget) -> str:
+    text = "\n".join((pool.pool(target), openmp.openmp(), alone.alone(), interrupt.interrupt(),
+                      float_state.float_state(target), cooperative.cooperative(target), faults.faults(target),
+                      launcher.launcher() if NATIVE else ""))
+    return text.replace(" noinline cold {", " noinline optnone {")  # LLVM need not spend time on it
+
+
+_CORE = (pool.SYMBOLS + openmp.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS
+         + (launcher.SYMBOLS if NATIVE else ()))
+CORE = Part("core", _CORE, (*WRITERS, job, system, arena, pool, openmp, alone, interrupt, float_state, cooperative,
+                            fault_report, faults, launcher), _core)
