@@ -7,19 +7,55 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from tritium import backends, knobs
 from tritium.errors import fail
 
 
-@dataclasses.dataclass(frozen=True)
-class GPUTarget:
+class _Fields:
+    """The fields of a class for those who ask `dataclasses`. Having that generate methods would take milliseconds of
+    every process."""
+
+    def __get__(self, instance: object, cls: type) -> dict[str, Any]:
+        import dataclasses
+
+        usual = vars(cls)
+        rows = [(name, type_, dataclasses.field(default=usual.get(name, dataclasses.MISSING)))
+                for name, type_ in cls.__annotations__.items()]
+        return dataclasses.make_dataclass(cls.__name__, rows, frozen=True).__dataclass_fields__
+
+
+class _Frozen:
+    """What does not change. To `dataclasses`, a frozen dataclass whose fields are what the class annotates."""
+
+    __dataclass_fields__ = _Fields()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        from dataclasses import FrozenInstanceError
+
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        from dataclasses import FrozenInstanceError
+
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+
+class GPUTarget(_Frozen):
     """A machine: ("cpu", "host", 1), ("cuda", 90, 32) or ("hip", "gfx942", 64). Numbers may be given as text.
 
     >>> str(GPUTarget("cuda", 90, 32)), GPUTarget("cuda", "90", "32") == GPUTarget("cuda", 90, 32)
@@ -30,11 +66,8 @@ class GPUTarget:
     arch: int | str
     warp_size: int
 
-    def __post_init__(self):
-        for name in ("arch", "warp_size"):
-            value = getattr(self, name)
-            if isinstance(value, str) and value.isdigit():
-                object.__setattr__(self, name, int(value))
+    def __init__(self, backend: str, arch: int | str, warp_size: int | str):
+        vars(self).update(backend=backend, arch=_number(arch), warp_size=_number(warp_size))
 
     def __str__(self) -> str:
         return f"{self.backend}:{self.arch}:{self.warp_size}"
@@ -66,7 +99,11 @@ class GPUTarget:
         80
         """
         number = re.fullmatch(r"(?:sm_?)?(\d+)a?", arch or "")
-        return dataclasses.replace(self, arch=int(number[1]) if number else arch or self.arch)
+        return GPUTarget(self.backend, int(number[1]) if number else arch or self.arch, self.warp_size)
+
+
+def _number(value: int | str) -> int | str:
+    return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 class Language(enum.Enum):
@@ -80,9 +117,7 @@ class Language(enum.Enum):
     GLUON = 1
 
 
-# Methods for so many fields would take two milliseconds of every process to generate.
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class Options:
+class Options(_Frozen):
     """Every launch and compile option, of all vendors: what means nothing to a target is accepted and ignored.
 
     >>> Options().num_warps, Options(num_warps=8) == Options(num_warps=8), repr(Options())[:21]
@@ -131,21 +166,12 @@ class Options:
             raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
         self.__dict__.update(_USUAL, **given)
 
-    def __repr__(self) -> str:
-        return f"Options({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
-
     def hash(self) -> str:
         """A hash of all options, part of a kernel's key on disk."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-_USUAL = {field.name: field.default for field in dataclasses.fields(Options)}
+_USUAL = {name: vars(Options)[name] for name in Options.__annotations__}
 NAMES = frozenset(_USUAL)
 _OF_TARGETS = frozenset(("arch", "backend_name", "warp_size", "sanitized", "num_ctas", "clc", "supported_fp8_dtypes"))
 

@@ -1,6 +1,5 @@
 """A CPU kernel that touches memory out of bounds dies with a report, and nobody else's faults are touched."""
 
-import dataclasses
 import json
 import os
 import platform
@@ -247,7 +246,7 @@ def test_llvm_takes_the_handler(arch):
 
 
 def test_other_systems_are_left_alone():
-    text = faults.faults(dataclasses.replace(cpu_target("aarch64"), triple="arm64-apple-darwin"))
+    text = faults.faults(cpu_target("aarch64")._replace(triple="arm64-apple-darwin"))
     assert "sigaction" not in text
     assert all(f"@{name}()" in text for name in ("tt.fault.install", "fault_stack"))
 

@@ -1,6 +1,5 @@
 """The CPUs one machine can be: TRITIUM_CPU, feature lists, and code that keeps to them."""
 
-import dataclasses
 import doctest
 import itertools
 import os
@@ -281,7 +280,7 @@ def test_the_setting_is_a_knob():
 @pytest.mark.parametrize("how", ["add", "max", "min"])
 def test_atomics_of_halves_without_conversions(monkeypatch, how):
     """Every half met by others: rounding, subnormals, infinities, and NaN in sums."""
-    lean = dataclasses.replace(cpu_target(), has_f16_convert=False)
+    lean = cpu_target()._replace(has_f16_convert=False)
     monkeypatch.setattr(kernels, "cpu_target", lambda: lean)
     block, count = 1024, 1 << 16
 

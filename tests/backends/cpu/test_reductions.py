@@ -1,6 +1,5 @@
 """Reductions, scans and maps, compiled for this CPU and compared with the interpreter."""
 
-import dataclasses
 
 import numpy as np
 import pytest
@@ -106,7 +105,7 @@ def test_softmax_and_layernorm():
 @pytest.mark.parametrize("shape", [(16, 16), (64, 16), (32, 64), (6, 24)], ids=str)
 def test_chunks_of_other_widths(monkeypatch, lanes, shape):
     """What runs along rows stays inside them, however wide chunks are."""
-    wide = dataclasses.replace(cpu_target(), W=lanes)
+    wide = cpu_target()._replace(W=lanes)
     monkeypatch.setattr(kernels, "cpu_target", lambda: wide)
 
     def build(b, x, y, z, u):

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ... import knobs, locks
 from ...errors import InternalError
+from ...named_tuples import NamedTuple
 from . import host, levels
 
 __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
@@ -74,8 +74,7 @@ class Machine(Protocol):
     def features(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class CpuTarget:
+class CpuTarget(NamedTuple):
     """A CPU: its LLVM target machine, and the features and sizes that the lowering uses."""
 
     triple: str
