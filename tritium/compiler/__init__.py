@@ -14,24 +14,24 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tritium import cache, knobs
 from tritium.backends.compiler import BaseBackend, GPUTarget, Options
 from tritium.backends.driver import driver
-from tritium.compiler import bundles, facts, inductor
+from tritium.compiler import bundles, facts
 from tritium.compiler.background import AsyncCompileMode, FutureKernel
 from tritium.compiler.collector import paused
-from tritium.compiler.entry import Clock, CompileTimes, Entry
 from tritium.compiler.kernel import CompiledKernel, LazyDict, OnDemand
 from tritium.compiler.names import safe_name
 from tritium.compiler.sources import ASTSource, IRSource, sha256, with_options
+from tritium.compiler.times import Clock, CompileTimes
 from tritium.errors import CompilationError, InternalError, TritonError, cut, fail
 from tritium.language.types.signature import flatten
 from tritium.locks import busy, imported, once_property
 
-if TYPE_CHECKING:  # kernels that come from a cache or a bundle need no tile IR
+if TYPE_CHECKING:  # kernels that come from a cache need no tile IR, those from a bundle no cache
+    from tritium.compiler.entry import Entry
     from tritium.ir.core import Module
 
 __all__ = [
@@ -81,7 +81,8 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
         making = Making(src, target, options, _env_vars)
         found = making.found()
         kernel = found or making.anew()
-        inductor.place(kernel)
+        if "TRITON_CACHE_DIR" in os.environ:
+            imported("tritium.compiler.inductor").place(kernel)
     making.tell(kernel, found is not None)
     return kernel
 
@@ -111,7 +112,7 @@ class Making:
     @once_property
     def entry(self) -> Entry:
         """The kernel's place in the cache."""
-        return Entry(self.src, self.key, self.backend, self.options, self.env)
+        return imported("tritium.compiler.entry").Entry(self.src, self.key, self.backend, self.options, self.env)
 
     def found(self) -> CompiledKernel | None:
         """The kernel as an earlier process compiled it."""
@@ -277,7 +278,7 @@ def _stages(src, backend: BaseBackend, options: Options) -> dict[str, Callable]:
     if knobs.runtime.add_stages_inspection_hook:
         knobs.runtime.add_stages_inspection_hook(backend, stages, options, None, None)
     names = list(stages)
-    if options.ir_override and Path(options.ir_override).suffix[1:] not in names:
+    if options.ir_override and os.path.splitext(options.ir_override)[1][1:] not in names:
         raise ValueError(f"ir_override={options.ir_override!r} replaces no stage: the file's ending must be one of "
                          f"{', '.join(names)}")
     if isinstance(src, ASTSource) or src.ext == "source":
@@ -338,7 +339,8 @@ def _save(contents: dict[str, Any], metadata: dict[str, Any]) -> str:
             text = contents[ext] if isinstance(contents[ext], bytes) else str(contents[ext]).encode()
         except LookupError:  # an operand that is defined nowhere has no name
             continue
-        path = Path(directory, f"{safe_name(metadata['name'])}.{ext}")
-        path.write_bytes(text)
-        return str(path)
+        path = os.path.join(directory, f"{safe_name(metadata['name'])}.{ext}")
+        with open(path, "wb") as file:
+            file.write(text)
+        return path
     raise InternalError(f"no stage of {metadata['name']} can be printed")

@@ -14,7 +14,6 @@ from tritium import backends, knobs
 from tritium.backends.compiler import NAMES, GPUTarget, portable_options
 from tritium.backends.driver import driver
 from tritium.cache import Files
-from tritium.compiler import inductor
 from tritium.errors import OutOfResources
 from tritium.language.builtins.grid import grid_sizes
 from tritium.locks import busy, lock
@@ -349,6 +348,8 @@ class CompiledKernel:
     @property
     def _cubin_path(self) -> str:
         """Where torch's static launcher finds the binary; an error tells it to leave the kernel to `run`."""
+        from tritium.compiler import inductor  # torch alone asks
+
         if (why := inductor.needs_launcher(self)) is not None:
             raise inductor.NeedsLauncher(why)
         return self._found_at

@@ -8,12 +8,10 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tritium import backends
 from tritium.backends.compiler import NAMES, GPUTarget, Options
-from tritium.compiler import inductor
 from tritium.compiler.names import SYMBOL, safe_name
 from tritium.errors import fail
 from tritium.language.source.fingerprints import fingerprint
@@ -119,6 +117,8 @@ class ASTSource:
 
     def parse_options(self) -> dict[str, Any]:
         """Options the source itself sets: those of a kernel that torch will start from C++."""
+        from tritium.compiler import inductor  # a launch brings its options along
+
         return inductor.options(self)
 
     def metadata(self) -> dict[str, Any]:
@@ -140,6 +140,8 @@ class IRSource:
         if not isinstance(path, str | os.PathLike):
             raise fail(TypeError, f"compile takes an ASTSource or the path of a file, not {path!r}: "
                        "write ASTSource(kernel, signature, constexprs)")
+        from pathlib import Path  # it brings in a dozen modules
+
         self.path = Path(path)
         self.ext = self.path.suffix.removeprefix(".")
         self.fn = None

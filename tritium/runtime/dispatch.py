@@ -15,14 +15,12 @@ from tritium.compiler.background import active_mode
 from tritium.compiler.collector import paused
 from tritium.errors import explain
 from tritium.language.source.fingerprints import COMMON, fingerprint
-from tritium.locks import busy, lock
+from tritium.locks import busy, imported, lock
 from tritium.named_tuples import NamedTuple
 from tritium.refusals import UnknownName, misnamed, of_argument, refusal
-from tritium.runtime import saved
 from tritium.runtime.jit import JITFunction, get_full_name
 from tritium.runtime.launch import Form, captured
 from tritium.runtime.specialize import KernelParam, attrs_of, constants_of, functions_in, key_of
-from tritium.runtime.torch_names import follow_torch
 from tritium.tensors import device_of, hold
 
 
@@ -120,7 +118,7 @@ def _arm(fn: JITFunction, drv: DriverBase, kernel: Any, form: Form, options: dic
          arguments: list[tuple], launched: bool) -> None:
     """Have later calls like this one, which launched a kernel or only compiled it, go the fast way."""
     if launched and "torch.autograd.profiler" in sys.modules:
-        follow_torch()
+        imported("tritium.runtime.torch_names").follow_torch()
     if launched and (knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook):
         return  # they want to see every launch
     if not isinstance(kernel, CompiledKernel):
@@ -277,6 +275,8 @@ def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, reque
     """Tell a hook about a compilation; a true answer cancels it."""
     if hook is None:
         return False
+    from tritium.runtime import saved
+
     name = fn.__qualname__
     chosen = {option: getattr(request.options, option) for option in _TOLD}
     data = saved.Specialization(get_full_name(fn), request.signature, request.constants, request.attrs,
@@ -293,6 +293,8 @@ def _call_hook(hook: Callable | None, fn: JITFunction, cache: DeviceCache, reque
 
 def preload(fn: JITFunction, specialization_data: str):
     """Compile what a cache hook was told about, so that the launch it stands for finds it."""
+    from tritium.runtime import saved
+
     data = saved.load(specialization_data)
     name = get_full_name(fn)
     if data.name != name:
