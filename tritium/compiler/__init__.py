@@ -81,7 +81,7 @@ def _compile(src, target: GPUTarget | None, options: dict | Options | None, _env
         making = Making(src, target, options, _env_vars)
         found = making.found()
         kernel = found or making.anew()
-        if "TRITON_CACHE_DIR" in os.environ:
+        if target.backend != "cpu" and "TRITON_CACHE_DIR" in os.environ:
             imported("tritium.compiler.inductor").place(kernel)
     making.tell(kernel, found is not None)
     return kernel

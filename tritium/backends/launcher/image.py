@@ -56,23 +56,26 @@ def _relative32(memory: Any, at: int, place: int, value: int) -> None:
     struct.pack_into("<i", memory, at, value - place)
 
 
-def _bits(shift: int, count: int, place_bits: int, relative: bool = False, page: bool = False) -> Callable:
+_instruction = struct.Struct("<I")
+
+
+def _bits(shift: int, count: int, place_bits: int, relative: bool = False) -> Callable:
     """Put `count` bits of a value, from bit `shift` on, into an instruction at bit `place_bits`."""
+    mask = (1 << count) - 1
 
     def patch(memory: Any, at: int, place: int, value: int) -> None:
-        if page:
-            value, place = value & -4096, place & -4096
-        field = ((value - place if relative else value) >> shift) & (1 << count) - 1
-        word = struct.unpack_from("<I", memory, at)[0]
-        struct.pack_into("<I", memory, at, word | field << place_bits)
+        field = ((value - place if relative else value) >> shift) & mask
+        word, = _instruction.unpack_from(memory, at)
+        _instruction.pack_into(memory, at, word | field << place_bits)
 
     return patch
 
 
 def _page(memory: Any, at: int, place: int, value: int) -> None:
     """ADRP: the two lowest bits of the distance in pages stand apart."""
-    _bits(12, 2, 29, relative=True, page=True)(memory, at, place, value)
-    _bits(14, 19, 5, relative=True, page=True)(memory, at, place, value)
+    pages = (value >> 12) - (place >> 12)
+    word, = _instruction.unpack_from(memory, at)
+    _instruction.pack_into(memory, at, word | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
 
 
 class _Kind(NamedTuple):
@@ -184,8 +187,8 @@ def _address(name: str, symbols: Mapping[str, int]) -> int:
     found = symbols.get(name)
     if found is None:
         try:
-            found = ctypes.cast(_process()[name], ctypes.c_void_p).value
-        except AttributeError:
+            found = ctypes.addressof(ctypes.c_char.in_dll(_process(), name))
+        except ValueError:
             raise UnknownObject(f"nothing is called {name}") from None
     return found or 0
 

@@ -74,7 +74,7 @@ class Struct:
 
 
 def _ctype(kind: str) -> Any:
-    array = re.fullmatch(r"\[(\d+) x (\w+)\]", kind)
+    array = re.fullmatch(r"\[(\d+) x (\w+)\]", kind) if kind[0] == "[" else None
     return _SCALARS[array[2]] * int(array[1]) if array else _SCALARS[kind]
 
 

@@ -35,11 +35,12 @@ def canonical(text: str) -> str | None:
     ('bf16', 'i64', None)
     """
     text = text.strip()
-    const = re.match(r"const\s+", text)
-    text = text[const.end():] if const else text
-    if (inner := re.fullmatch(r"(?:\w+\.)*pointer_type\(([\w.]+)\)", text)) is not None:
+    const = text.startswith("const") and text[5:6].isspace()
+    text = text[5:].lstrip() if const else text
+    # Most types are one word: patterns are compiled for the others.
+    if "(" in text and (inner := re.fullmatch(r"(?:\w+\.)*pointer_type\(([\w.]+)\)", text)) is not None:
         text = f"*{inner[1]}"  # an annotation that Python kept as text
-    if (star := re.fullmatch(r"\*\s*(k)?(.*)|(.*?)\s*\*", text, re.DOTALL)) is not None:
+    if "*" in text and (star := re.fullmatch(r"\*\s*(k)?(.*)|(.*?)\s*\*", text, re.DOTALL)) is not None:
         pointee = canonical(star[2] if star[3] is None else star[3])
         return pointee and f"*{'k' if const or star[1] else ''}{pointee}"
     name = text.rpartition(".")[2].removesuffix("_t")
