@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..ir import types as T
 from ..ir.opdef import op
+from ..later import np
 
 __all__ = ["check", "demand", "notice", "patience", "verify"]
 

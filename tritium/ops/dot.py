@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..ir import types as T
 from ..ir.opdef import op
+from ..later import np
 from .meaning import convert
 
 __all__ = ["dot"]

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..ir import types as T
 from ..ir.opdef import OpKind
+from ..later import functions as N
+from ..later import np
 from ..named_tuples import NamedTuple
 from . import meaning as M
 
@@ -115,7 +115,7 @@ add = row("add", 2, ANY, M.add, {"int": "add", "uint": "add", "bool": "add", "fl
           commutes=True, unit=0)
 sub = row("sub", 2, ANY, M.subtract,
           {"int": "sub", "uint": "sub", "bool": "sub", "float": "fsub"}, "x - y; integers wrap.", unit=0)
-mul = row("mul", 2, ANY, np.multiply, {"int": "mul", "uint": "mul", "bool": "mul", "float": "fmul"},
+mul = row("mul", 2, ANY, N.multiply, {"int": "mul", "uint": "mul", "bool": "mul", "float": "fmul"},
           "x * y; integers wrap.", commutes=True, unit=1)
 div = row("div", 2, (*INT, *FLOAT), M.divide, {"int": "sdiv", "uint": "udiv", "float": "fdiv"},
           "x / y; integers divide towards zero.", unit=1, steps=True, cost="slow")
@@ -123,23 +123,23 @@ rem = row("rem", 2, (*INT, *FLOAT), M.remainder, {"int": "srem", "uint": "urem",
           "Remainder with the sign of x.", steps=True, cost="slow", exact=True)
 fma = row("fma", 3, FLOAT, M.fma, {"float": "@llvm.fma"}, "x * y + z with one rounding.")
 mulhi = row("mulhi", 2, (T.i32, T.u32, T.i64, T.u64), M.mulhi, {}, "High half of the product.", commutes=True)
-abs_ = row("abs", 1, ANY, np.abs, {"float": "@llvm.fabs"}, "Absolute value; the smallest integer wraps to itself.",
+abs_ = row("abs", 1, ANY, N.abs, {"float": "@llvm.fabs"}, "Absolute value; the smallest integer wraps to itself.",
            exact=True)
 min_ = row("min", 2, ANY, M.fmin, {"int": "@llvm.smin", "uint": "@llvm.umin", "bool": "and", "float": "@llvm.minnum"},
            "The smaller; a NaN loses.", commutes=True, idempotent=True, exact=True)
 max_ = row("max", 2, ANY, M.fmax, {"int": "@llvm.smax", "uint": "@llvm.umax", "bool": "or", "float": "@llvm.maxnum"},
            "The larger; a NaN loses.", commutes=True, idempotent=True, exact=True)
-min_nan = row("min_nan", 2, FLOAT, np.minimum, {"float": "@llvm.minimum"}, "The smaller; NaN if either is.",
+min_nan = row("min_nan", 2, FLOAT, N.minimum, {"float": "@llvm.minimum"}, "The smaller; NaN if either is.",
               commutes=True, idempotent=True, exact=True)
-max_nan = row("max_nan", 2, FLOAT, np.maximum, {"float": "@llvm.maximum"}, "The larger; NaN if either is.",
+max_nan = row("max_nan", 2, FLOAT, N.maximum, {"float": "@llvm.maximum"}, "The larger; NaN if either is.",
               commutes=True, idempotent=True, exact=True)
-copysign = row("copysign", 2, FLOAT, np.copysign, {"float": "@llvm.copysign"}, "Magnitude of x, sign of y.", exact=True)
+copysign = row("copysign", 2, FLOAT, N.copysign, {"float": "@llvm.copysign"}, "Magnitude of x, sign of y.", exact=True)
 
 # --- bits -------------------------------------------------------------------------------------------------------
-and_ = row("and", 2, BOOL_INT, np.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1, idempotent=True,
+and_ = row("and", 2, BOOL_INT, N.bitwise_and, "and", "Bitwise and.", commutes=True, unit=-1, idempotent=True,
            steps=True)
-or_ = row("or", 2, BOOL_INT, np.bitwise_or, "or", "Bitwise or.", commutes=True, unit=0, idempotent=True)
-xor = row("xor", 2, BOOL_INT, np.bitwise_xor, "xor", "Bitwise exclusive or.", commutes=True, unit=0)
+or_ = row("or", 2, BOOL_INT, N.bitwise_or, "or", "Bitwise or.", commutes=True, unit=0, idempotent=True)
+xor = row("xor", 2, BOOL_INT, N.bitwise_xor, "xor", "Bitwise exclusive or.", commutes=True, unit=0)
 shl = row("shl", 2, INT, M.shift_left, "shl", "Shift left.", unit=0)
 shr = row("shr", 2, INT, M.shift_right, {"int": "ashr", "uint": "lshr"}, "Shift right; keeps the sign of signed types.",
           unit=0, steps=True)
@@ -148,28 +148,28 @@ clz = row("clz", 1, INT, M.leading_zeros, "@llvm.ctlz", "Leading zero bits; the 
 brev = row("brev", 1, INT, M.reverse_bits, "@llvm.bitreverse", "Bits in reverse order.")
 
 # --- comparison -------------------------------------------------------------------------------------------------
-eq = _compare("eq", np.equal, "eq", "eq", "oeq", "x == y.")
-ne = _compare("ne", np.not_equal, "ne", "ne", "une", "x != y; true when either is NaN.")
-lt = _compare("lt", np.less, "slt", "ult", "olt", "x < y.")
-le = _compare("le", np.less_equal, "sle", "ule", "ole", "x <= y.")
-gt = _compare("gt", np.greater, "sgt", "ugt", "ogt", "x > y.")
-ge = _compare("ge", np.greater_equal, "sge", "uge", "oge", "x >= y.")
+eq = _compare("eq", N.equal, "eq", "eq", "oeq", "x == y.")
+ne = _compare("ne", N.not_equal, "ne", "ne", "une", "x != y; true when either is NaN.")
+lt = _compare("lt", N.less, "slt", "ult", "olt", "x < y.")
+le = _compare("le", N.less_equal, "sle", "ule", "ole", "x <= y.")
+gt = _compare("gt", N.greater, "sgt", "ugt", "ogt", "x > y.")
+ge = _compare("ge", N.greater_equal, "sge", "uge", "oge", "x >= y.")
 
 # --- rounding ---------------------------------------------------------------------------------------------------
-floor = _math("floor", np.floor, "Largest integer not above x.", {"float": "@llvm.floor"}, cost="cheap")
-ceil = _math("ceil", np.ceil, "Smallest integer not below x.", {"float": "@llvm.ceil"}, cost="cheap")
-trunc = _math("trunc", np.trunc, "x without its fraction.", {"float": "@llvm.trunc"}, cost="cheap")
-rint = _math("rint", np.rint, "Nearest integer, halves to even.", {"float": "@llvm.roundeven"}, cost="cheap")
+floor = _math("floor", N.floor, "Largest integer not above x.", {"float": "@llvm.floor"}, cost="cheap")
+ceil = _math("ceil", N.ceil, "Smallest integer not below x.", {"float": "@llvm.ceil"}, cost="cheap")
+trunc = _math("trunc", N.trunc, "x without its fraction.", {"float": "@llvm.trunc"}, cost="cheap")
+rint = _math("rint", N.rint, "Nearest integer, halves to even.", {"float": "@llvm.roundeven"}, cost="cheap")
 round_ = _math("round", M.round_away, "Nearest integer, halves away from zero.", {"float": "@llvm.round"}, cost="cheap")
 
 # --- functions --------------------------------------------------------------------------------------------------
-sqrt = _math("sqrt", np.sqrt, "Square root.", {"float": "@llvm.sqrt"})
+sqrt = _math("sqrt", N.sqrt, "Square root.", {"float": "@llvm.sqrt"})
 rsqrt = _math("rsqrt", lambda x: 1 / np.sqrt(x), "Reciprocal square root.")
-exp = _math("exp", np.exp, "e to the power x.")
-exp2 = _math("exp2", np.exp2, "2 to the power x.")
-log = _math("log", np.log, "Natural logarithm.")
-log2 = _math("log2", np.log2, "Logarithm to base 2.")
-sin = _math("sin", np.sin, "Sine of x radians.")
-cos = _math("cos", np.cos, "Cosine of x radians.")
-tanh = _math("tanh", np.tanh, "Hyperbolic tangent.")
-erf = _math("erf", np.vectorize(math.erf, otypes=[np.float64]), "Error function.")
+exp = _math("exp", N.exp, "e to the power x.")
+exp2 = _math("exp2", N.exp2, "2 to the power x.")
+log = _math("log", N.log, "Natural logarithm.")
+log2 = _math("log2", N.log2, "Logarithm to base 2.")
+sin = _math("sin", N.sin, "Sine of x radians.")
+cos = _math("cos", N.cos, "Cosine of x radians.")
+tanh = _math("tanh", N.tanh, "Hyperbolic tangent.")
+erf = _math("erf", M.of_floats(math.erf), "Error function.")

@@ -10,19 +10,19 @@ import fractions
 import functools
 import math
 
-import ml_dtypes
-import numpy as np
-
 from ..ir import types as T
+from ..later import ml_dtypes, np
 
+# By name: in NumPy, or in ml_dtypes.
 _NUMPY = {
-    T.i1: np.bool_, T.i8: np.int8, T.i16: np.int16, T.i32: np.int32, T.i64: np.int64,
-    T.u8: np.uint8, T.u16: np.uint16, T.u32: np.uint32, T.u64: np.uint64,
-    T.f8e5: ml_dtypes.float8_e5m2, T.f8e5b16: ml_dtypes.float8_e5m2fnuz, T.f8e4nv: ml_dtypes.float8_e4m3fn,
-    T.f8e4b8: ml_dtypes.float8_e4m3fnuz, T.f8e4b15: np.uint8,
-    T.f16: np.float16, T.bf16: ml_dtypes.bfloat16, T.f32: np.float32, T.f64: np.float64,
+    T.i1: "bool_", T.i8: "int8", T.i16: "int16", T.i32: "int32", T.i64: "int64",
+    T.u8: "uint8", T.u16: "uint16", T.u32: "uint32", T.u64: "uint64",
+    T.f8e4b15: "uint8", T.f16: "float16", T.f32: "float32", T.f64: "float64",
 }
-_UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_ML_DTYPES = {
+    T.f8e5: "float8_e5m2", T.f8e5b16: "float8_e5m2fnuz", T.f8e4nv: "float8_e4m3fn", T.f8e4b8: "float8_e4m3fnuz",
+    T.bf16: "bfloat16",
+}
 
 
 @functools.cache
@@ -33,7 +33,21 @@ def np_dtype(t):
     dtype('float32')
     """
     t = T.element(t)
-    return np.dtype(np.uint64) if type(t) is T.Ptr else np.dtype(_NUMPY[t])
+    if type(t) is T.Ptr:
+        return np.dtype(np.uint64)
+    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[t]) if t in _ML_DTYPES else getattr(np, _NUMPY[t]))
+
+
+def _unsigned(bits):
+    """NumPy's unsigned integers of so many bits."""
+    return np.dtype(f"u{bits // 8}")
+
+
+def of_floats(fn):
+    """A function of Python floats, for arrays of float64."""
+    def run(*xs):
+        return np.vectorize(fn, otypes=[np.float64])(*xs)
+    return run
 
 
 def quiet(fn):
@@ -242,13 +256,13 @@ def round_away(x):
 
 def popcount(x):
     """Number of set bits."""
-    return np.bitwise_count(x.view(_UNSIGNED[x.dtype.itemsize * 8])).astype(x.dtype)
+    return np.bitwise_count(x.view(_unsigned(x.dtype.itemsize * 8))).astype(x.dtype)
 
 
 def leading_zeros(x):
     """Zero bits above the highest set bit; the width for 0."""
     bits = x.dtype.itemsize * 8
-    rest = np.asarray(x).view(_UNSIGNED[bits]).copy()
+    rest = np.asarray(x).view(_unsigned(bits)).copy()
     count = np.full(x.shape, bits, dtype=x.dtype)
     for _ in range(bits):
         count = np.where(rest != 0, count - 1, count).astype(x.dtype)
@@ -259,7 +273,7 @@ def leading_zeros(x):
 def reverse_bits(x):
     """Bits in the opposite order."""
     bits = x.dtype.itemsize * 8
-    rest = np.asarray(x).view(_UNSIGNED[bits])
+    rest = np.asarray(x).view(_unsigned(bits))
     out = np.zeros_like(rest)
     one = rest.dtype.type(1)
     for _ in range(bits):
@@ -304,7 +318,7 @@ def truncating(x, t):
         x = np.clip(x, -_largest(t), _largest(t))
     near = to_e4b15(x) if t is T.f8e4b15 else np.asarray(x.astype(np_dtype(t)))
     back = fp8_values(t)[near] if t is T.f8e4b15 else near.astype(np.float64)
-    code = near.view(_UNSIGNED[t.bits])
+    code = near.view(_unsigned(t.bits))
     code = np.where(np.abs(back) > np.abs(x), code - np.ones_like(code), code)
     if t.special == "fnuz":  # below the smallest negative value lies no -0
         code = np.where((code == 0x80) & ~np.isnan(x), np.zeros_like(code), code)

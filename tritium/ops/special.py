@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..ir import types as T
+from ..later import functions as N
+from ..later import np
 from . import meaning as M
 from . import special_meaning as S
 from .elementwise import WIDE, row
@@ -29,15 +29,15 @@ def _vector(name, fn, doc, arity=1):
 
 def _scalar(name, fn, doc, arity=1, **rest):
     """A row whose meaning is a function of Python floats."""
-    return _row(name, arity, M.through_f64(np.vectorize(fn, otypes=[np.float64])), doc, **rest)
+    return _row(name, arity, M.through_f64(M.of_floats(fn)), doc, **rest)
 
 
 # --- exponentials, logarithms, powers, roots --------------------------------------------------------------------------
 exp10 = _vector("exp10", lambda x: np.power(10.0, x), "10 to the power x.")
-expm1 = _vector("expm1", np.expm1, "e to the power x, minus 1.")
-log10 = _vector("log10", np.log10, "Logarithm to base 10.")
-log1p = _vector("log1p", np.log1p, "Natural logarithm of 1 + x.")
-pow_ = _vector("pow", np.float_power, "x to the power y.", 2)  # np.power takes a root for 0.5: sqrt(-0.0) is -0.0
+expm1 = _vector("expm1", N.expm1, "e to the power x, minus 1.")
+log10 = _vector("log10", N.log10, "Logarithm to base 10.")
+log1p = _vector("log1p", N.log1p, "Natural logarithm of 1 + x.")
+pow_ = _vector("pow", N.float_power, "x to the power y.", 2)  # N.power takes a root for 0.5: sqrt(-0.0) is -0.0
 cbrt = _scalar("cbrt", S.cbrt, "Cube root.")
 rcbrt = _scalar("rcbrt", S.reciprocal_cbrt, "Reciprocal cube root.")
 rsqrt_rn = _row("rsqrt_rn", 1, S.reciprocal_root, "Reciprocal square root, rounded once.", accepts=(T.f32,))
@@ -49,18 +49,18 @@ norm4d = _scalar("norm4d", S.norm, "Length of a vector of four.", 4)
 rnorm4d = _scalar("rnorm4d", S.reciprocal_norm, "1 / norm4d.", 4)
 
 # --- angles -----------------------------------------------------------------------------------------------------------
-tan = _vector("tan", np.tan, "Tangent of x radians.")
+tan = _vector("tan", N.tan, "Tangent of x radians.")
 sinpi = _scalar("sinpi", S.sinpi, "Sine of x half turns.")
 cospi = _scalar("cospi", S.cospi, "Cosine of x half turns.")
-asin = _vector("asin", np.arcsin, "Inverse sine.")
-acos = _vector("acos", np.arccos, "Inverse cosine.")
-atan = _vector("atan", np.arctan, "Inverse tangent.")
-atan2 = _vector("atan2", np.arctan2, "Angle of the point (y, x): operands y, x.", 2)
-sinh = _vector("sinh", np.sinh, "Hyperbolic sine.")
-cosh = _vector("cosh", np.cosh, "Hyperbolic cosine.")
-asinh = _vector("asinh", np.arcsinh, "Inverse hyperbolic sine.")
-acosh = _vector("acosh", np.arccosh, "Inverse hyperbolic cosine.")
-atanh = _vector("atanh", np.arctanh, "Inverse hyperbolic tangent.")
+asin = _vector("asin", N.arcsin, "Inverse sine.")
+acos = _vector("acos", N.arccos, "Inverse cosine.")
+atan = _vector("atan", N.arctan, "Inverse tangent.")
+atan2 = _vector("atan2", N.arctan2, "Angle of the point (y, x): operands y, x.", 2)
+sinh = _vector("sinh", N.sinh, "Hyperbolic sine.")
+cosh = _vector("cosh", N.cosh, "Hyperbolic cosine.")
+asinh = _vector("asinh", N.arcsinh, "Inverse hyperbolic sine.")
+acosh = _vector("acosh", N.arccosh, "Inverse hyperbolic cosine.")
+atanh = _vector("atanh", N.arctanh, "Inverse hyperbolic tangent.")
 
 # --- error functions, gamma, Bessel -----------------------------------------------------------------------------------
 erfc = _scalar("erfc", math.erfc, "1 - erf(x).")
@@ -81,7 +81,7 @@ cyl_bessel_i1 = _scalar("cyl_bessel_i1", S.cyl_bessel_i(1), "Modified Bessel fun
 
 def _of_order(fn):
     """An order and a float: the result has the float's type."""
-    wide = np.vectorize(fn, otypes=[np.float64])
+    wide = M.of_floats(fn)
     return lambda n, x: wide(n, x.astype(np.float64)).astype(x.dtype)
 
 
@@ -91,18 +91,18 @@ yn = _row("yn", 2, _of_order(S.yn), "Bessel function of the second kind: order, 
 
 # --- parts of floats --------------------------------------------------------------------------------------------------
 EXPONENT = ((T.f32, T.i32, T.f32), (T.f64, T.i32, T.f64))
-ldexp = _row("ldexp", 2, np.ldexp, "x times 2 to the power n.", accepts=(), signature=EXPONENT)
-scalbn = _row("scalbn", 2, np.ldexp, "x times 2 to the power n.", accepts=(), signature=EXPONENT)
+ldexp = _row("ldexp", 2, N.ldexp, "x times 2 to the power n.", accepts=(), signature=EXPONENT)
+scalbn = _row("scalbn", 2, N.ldexp, "x times 2 to the power n.", accepts=(), signature=EXPONENT)
 logb = _row("logb", 1, S.logb, "Exponent of x as a float; -inf for 0.")
-nextafter = _row("nextafter", 2, np.nextafter, "The float next to x in the direction of y.")
+nextafter = _row("nextafter", 2, N.nextafter, "The float next to x in the direction of y.")
 remainder = _scalar("remainder", S.ieee_remainder, "x - y * n for the integer n nearest to x / y.", 2)
 
 # --- arithmetic rounded in a direction --------------------------------------------------------------------------------
 ARITHMETIC = {
-    "add": (2, S.exact_add, np.add, "x + y"),
-    "sub": (2, S.exact_sub, np.subtract, "x - y"),
-    "mul": (2, lambda x, y: x * y, np.multiply, "x * y"),
-    "div": (2, lambda x, y: x / y, np.divide, "x / y"),
+    "add": (2, S.exact_add, N.add, "x + y"),
+    "sub": (2, S.exact_sub, N.subtract, "x - y"),
+    "mul": (2, lambda x, y: x * y, N.multiply, "x * y"),
+    "div": (2, lambda x, y: x / y, N.divide, "x / y"),
     "fma": (3, S.exact_fma, S.fma_of, "x * y + z"),
     "sqrt": (1, S.exact_root, S.sqrt_of, "Square root of x"),
 }
@@ -123,6 +123,6 @@ CONVERSIONS = {
 }
 for _name, (_from, _to) in CONVERSIONS.items():
     for _mode in ("rz", "rd", "ru"):
-        _meaning = S.directed(lambda x: x, _mode, lambda x: x, dtype=M.np_dtype(_to))
+        _meaning = S.directed(lambda x: x, _mode, lambda x: x, type_=_to)
         globals()[f"{_name}_{_mode}"] = _row(f"{_name}_{_mode}", 1, _meaning, f"{_from} to {_to}, {MODES[_mode]}.",
                                              accepts=(), signature=((_from, _to),))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
+from ..later import np
+from .meaning import np_dtype
 
 INF, NAN = math.inf, math.nan
-LIMITS = {np.dtype(np.float32): (23, -126, 127), np.dtype(np.float64): (52, -1022, 1023)}  # mantissa, exponents
+LIMITS = {"float32": (23, -126, 127), "float64": (52, -1022, 1023)}  # mantissa, exponents
 
 
 # --- directed rounding --------------------------------------------------------------------------------------------
@@ -22,7 +23,7 @@ def round_fraction(x, mode, dtype):
     >>> round_fraction(Fraction(1, 3), "rd", np.float32) < round_fraction(Fraction(1, 3), "ru", np.float32)
     True
     """
-    mantissa, smallest, largest = LIMITS[np.dtype(dtype)]
+    mantissa, smallest, largest = LIMITS[np.dtype(dtype).name]
     if x == 0:
         return 0.0
     negative, size = x < 0, abs(x)
@@ -42,10 +43,10 @@ def round_fraction(x, mode, dtype):
     return -float(size) if negative else float(size)
 
 
-def directed(exact, mode, plain, dtype=None):
+def directed(exact, mode, plain, type_=None):
     """An op whose exact result is `exact(*fractions)`, rounded in a direction; `plain` decides what is not finite.
 
-    `dtype` is the result's where it is not that of the first operand.
+    `type_` is the result's where it is not that of the first operand.
     """
     def one(out, *xs):
         if not all(map(math.isfinite, xs)):
@@ -65,7 +66,7 @@ def directed(exact, mode, plain, dtype=None):
         return rounded if rounded else math.copysign(0.0, value)
 
     def run(*arrays):
-        out = np.dtype(dtype or arrays[0].dtype)
+        out = arrays[0].dtype if type_ is None else np_dtype(type_)
         flat = [a.ravel().tolist() for a in np.broadcast_arrays(*arrays)]
         return np.array([one(out.type, *xs) for xs in zip(*flat)], dtype=out).reshape(np.broadcast(*arrays).shape)
     return run

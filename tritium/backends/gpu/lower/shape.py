@@ -6,10 +6,9 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .... import ops
 from ....ir import types as T
+from ....later import np
 from ....named_tuples import NamedTuple
 from ....ops.meaning import convert
 from ...llvm.writer import value
