@@ -3,8 +3,8 @@
 The ops have meanings in NumPy. They are asked for where constants are folded or a kernel is interpreted: most
 compilations do without.
 
-    >>> np.arange(3).sum() == 3, functions.add(2, 3) == 5
-    (True, True)
+    >>> int(np.arange(3).sum()), int(functions.add(2, 3))
+    (3, 5)
 """
 
 from __future__ import annotations

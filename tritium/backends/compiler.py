@@ -11,51 +11,14 @@ import enum
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 from tritium import backends, knobs
 from tritium.errors import fail
+from tritium.frozen import Frozen
 
 
-class _Fields:
-    """The fields of a class for those who ask `dataclasses`. Having that generate methods would take milliseconds of
-    every process."""
-
-    def __get__(self, instance: object, cls: type) -> dict[str, Any]:
-        import dataclasses
-
-        usual = vars(cls)
-        rows = [(name, type_, dataclasses.field(default=usual.get(name, dataclasses.MISSING)))
-                for name, type_ in cls.__annotations__.items()]
-        return dataclasses.make_dataclass(cls.__name__, rows, frozen=True).__dataclass_fields__
-
-
-class _Frozen:
-    """What does not change. To `dataclasses`, a frozen dataclass whose fields are what the class annotates."""
-
-    __dataclass_fields__ = _Fields()
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        from dataclasses import FrozenInstanceError
-
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        from dataclasses import FrozenInstanceError
-
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-    def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if other.__class__ is self.__class__ else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
-
-
-class GPUTarget(_Frozen):
+class GPUTarget(Frozen):
     """A machine: ("cpu", "host", 1), ("cuda", 90, 32) or ("hip", "gfx942", 64). Numbers may be given as text.
 
     >>> str(GPUTarget("cuda", 90, 32)), GPUTarget("cuda", "90", "32") == GPUTarget("cuda", 90, 32)
@@ -117,7 +80,7 @@ class Language(enum.Enum):
     GLUON = 1
 
 
-class Options(_Frozen):
+class Options(Frozen):
     """Every launch and compile option, of all vendors: what means nothing to a target is accepted and ignored.
 
     >>> Options().num_warps, Options(num_warps=8) == Options(num_warps=8), repr(Options())[:21]
@@ -161,18 +124,12 @@ class Options(_Frozen):
     allow_flush_denorm: bool = False
     schedule_hint: str = "none"
 
-    def __init__(self, **given: Any):
-        if unknown := given.keys() - NAMES:
-            raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
-        self.__dict__.update(_USUAL, **given)
-
     def hash(self) -> str:
         """A hash of all options, part of a kernel's key on disk."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-_USUAL = {name: vars(Options)[name] for name in Options.__annotations__}
-NAMES = frozenset(_USUAL)
+NAMES = frozenset(Options().__dict__)
 _OF_TARGETS = frozenset(("arch", "backend_name", "warp_size", "sanitized", "num_ctas", "clc", "supported_fp8_dtypes"))
 
 

@@ -24,7 +24,7 @@ LOWER = Path(__file__).parents[1] / "lower"
 
 def test_a_target_has_its_own():
     assert TOY.cost != NvTarget.of(90).cost
-    with pytest.raises(TypeError, match=r"missing \d+ required keyword-only arguments"):
+    with pytest.raises(TypeError, match="CostModel needs held_bytes, "):
         CostModel()
     with pytest.raises(dataclasses.FrozenInstanceError):
         TOY.cost.held_bytes = 0

@@ -6,11 +6,10 @@ What every GPU has must be given; what only some have is neutral unless it is: n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...frozen import Frozen
 
 
-@dataclass(frozen=True, kw_only=True)
-class CostModel:
+class CostModel(Frozen):
     """The cost model of a target.
 
     >>> from tritium.backends.nvptx.isa.target import NvTarget

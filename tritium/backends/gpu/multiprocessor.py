@@ -6,11 +6,10 @@ for a right result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...frozen import Frozen
 
 
-@dataclass(frozen=True, kw_only=True)
-class Multiprocessor:
+class Multiprocessor(Frozen):
     """Rates are per cycle, latencies in cycles.
 
     >>> Multiprocessor().tensor_rate(16), Multiprocessor().tensor_rate(8)

@@ -8,9 +8,10 @@ vendor is in its table of lowerings, `lower`: what all GPUs share (`gpu.lower.LO
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...frozen import Frozen
 from ...named_tuples import NamedTuple
 from .multiprocessor import Multiprocessor
 
@@ -97,8 +98,7 @@ def exact_reciprocal(g: Lowering, x: Val) -> Val:
     return g.w.binary("fdiv", g.w.const("float", 1.0), x)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Target:
+class Target(Frozen):
     """One architecture of a vendor.
 
     >>> from tritium.backends.nvptx.isa.target import NvTarget
@@ -119,11 +119,11 @@ class Target:
     register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
     tensor_columns: int = 0  # of tensor memory, the most that a program can have
     cost: CostModel
-    multiprocessor: Multiprocessor = Multiprocessor()  # noqa: RUF009 - it is frozen
+    multiprocessor: Multiprocessor = Multiprocessor()
 
     # --- instructions --------------------------------------------------------------------------------------------
     lower: Mapping[OpKind, Callable]  # op kind -> its lowering
-    native: Mapping[tuple[str, Scalar], Callable] = field(default_factory=dict)  # (row, type) -> its instruction
+    native: Mapping[tuple[str, Scalar], Callable] = MappingProxyType({})  # (row, type) -> its instruction
     kernel: Callable[[int], tuple[str, str]]  # threads -> LLVM's result type and attributes of a kernel
     index: Callable[..., Any]  # (g, "thread", "program" or "programs", axis): who this is, as i32
     clock: Callable[..., Any]  # (g, what)
@@ -150,6 +150,12 @@ class Target:
     async_copies: AsyncCopies | None = None
     mma: Mma = NO_MMA
     tma: Tma | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def registers_of(self, warps: int, most: int | None = None) -> int:
         """The most registers of a thread in programs of `warps` warps, at most `most`.

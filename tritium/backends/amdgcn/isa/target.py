@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....errors import TritonError
@@ -33,7 +33,6 @@ class UnknownArchitecture(TritonError, ValueError):
     """A name that stands for no AMD GPU that tritium compiles for."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class AmdTarget(Target):
     """One architecture: its family ("cdna3", "rdna4"), the number of its instruction set, and warps of a SIMD; and the
     options of `mma.instructions` that a kernel is compiled with.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 
 from ....errors import TritonError
 from ...gpu.lower import LOWER as SHARED
@@ -44,7 +43,6 @@ class UnknownArchitecture(TritonError, ValueError):
     """A name that stands for no NVIDIA GPU."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class NvTarget(Target):
     """One architecture, and its number (90).
 
