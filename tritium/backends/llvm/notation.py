@@ -24,7 +24,8 @@ from collections.abc import Iterator
 
 __all__ = ["expand"]
 
-# Text, which is compiled when it is used: most processes write no code.
+# Text, which is compiled when it is used: most processes write no code. A line is matched where a word of it says that
+# it may fit, for few do.
 _LABEL = r"([\w.]+):"
 _INSTRUCTION = r"  [^] ;]"  # its further lines are indented more, or close a bracket
 _END = r"  (?:br|ret|switch|unreachable)\b"
@@ -63,18 +64,20 @@ def expand(text: str) -> str:
     lines: list[str] = []
     returns: dict[str, str] = {}  # by what is returned, labels of blocks at the end: returns on conditions are rare
     goes_on = False  # the block above has not ended
+    label_of, instruction, end = (re.compile(pattern).match for pattern in (_LABEL, _INSTRUCTION, _END))
+    below = [*itertools.accumulate(reversed(given), lambda after, line: line or after)][::-1]  # the next line with text
+    below.append("")
     for k, line in enumerate(given):
-        if label := re.match(_LABEL, line):
+        if line[:1] not in ("", " ") and (label := label_of(line)):
             lines += [f"  br label %{label[1]}"] if goes_on else []
             goes_on = True
-        elif re.match(_INSTRUCTION, line):
+        elif instruction(line):
             if line.startswith("  ret ") and (m := re.fullmatch(_RETURN, line)):
                 label = returns.setdefault(m[1], f"return.{len(returns)}")
                 line = f"  jump %{label} {m[2]} {m[3]}"
-            below = next(filter(None, itertools.islice(given, k + 1, None)), "")
-            lines += _expanded(line, re.match(_LABEL, below), numbers)
+            lines += _expanded(line, label_of(below[k + 1]), numbers)
             line = lines.pop()
-            goes_on = not re.match(_END, line)
+            goes_on = not end(line)
         elif line.startswith("}"):
             lines += [part for returned, label in returns.items() for part in (f"{label}:", f"  {returned}")]
             returns, goes_on = {}, False
@@ -83,10 +86,7 @@ def expand(text: str) -> str:
 
 
 def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) -> list[str]:
-    """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does.
-
-    A word tells which pattern may match: most lines are LLVM's own.
-    """
+    """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does."""
     if line.startswith("  jump ") and (m := re.fullmatch(_JUMP, line)):
         n, condition = next(numbers), m[3]
         test = [] if condition.startswith("%") else _expanded(f"  %if.{n} = {condition}", None, numbers)
