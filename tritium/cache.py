@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.util import cache_from_source
 
@@ -239,6 +238,8 @@ class _Note:
 
     def write(self, state: str, found: bytes) -> bool:
         """Whether the fingerprint could be noted."""
+        import tempfile  # it brings in a dozen modules, and the note is written once
+
         try:
             os.makedirs(self.folder, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:

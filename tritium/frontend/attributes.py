@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from types import ModuleType
 
 from ..errors import fail
@@ -63,10 +62,12 @@ def hint(owner, wanted):
 
 
 def _closest(wanted, owner):
+    from difflib import get_close_matches  # for errors alone
+
     known = [name for name in dir(owner) if not name.startswith("_")]
     if isinstance(owner, ModuleType):
         known = [name for name in known if not isinstance(getattr(owner, name, None), ModuleType)]
-    close = difflib.get_close_matches(wanted, known, 1, 0.6)
+    close = get_close_matches(wanted, known, 1, 0.6)
     return f"did you mean `{close[0]}`?" if close else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import inspect
 from types import FunctionType, MethodType
 
@@ -324,10 +323,12 @@ def _keep_constants(function, names):
 
 def _in_words(message, function, args, kwargs):
     """What is wrong with the arguments, and what to do about it."""
+    from difflib import get_close_matches  # for errors alone
+
     known = function.parameters.kinds
     for name in kwargs:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
+            close = get_close_matches(name, known, 1)
             return f"has no parameter called {name!r}", f"did you mean `{close[0]}`?" if close else None
     if message.startswith("too many"):
         return (f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}: too many "

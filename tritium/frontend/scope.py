@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import difflib
 import inspect
 from collections.abc import Callable
 from functools import cached_property
@@ -366,11 +365,13 @@ class Frame:
             f"`{name}: tl.constexpr` argument")
 
     def _suggestion(self, name):
+        from difflib import get_close_matches  # for errors alone
+
         instead = spelling_hints.instead_of_builtin(name)
         if instead is not None:
             return instead
         known = [*self.names, *self.source.closure, *self.source.__globals__, *PYTHON]
-        close = difflib.get_close_matches(name, known, 1, 0.7)
+        close = get_close_matches(name, known, 1, 0.7)
         if close:
             return f"did you mean `{close[0]}`?"
         if hasattr(builtins, name):

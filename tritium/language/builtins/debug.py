@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import string
-
 from tritium.errors import CompileTimeAssertionFailure, fail
 from tritium.ir import types as T
 
@@ -56,7 +54,7 @@ def device_print(b, prefix, *args, hex: bool = False) -> None:
     if not isinstance(prefix, str):
         raise fail(AssertionError, f"device_print needs a string first, got {prefix!r}",
                    hint='write print("x", x)', argument="prefix")
-    if not set(prefix) <= set(string.printable):
+    if not all(c.isascii() and (c.isprintable() or c in "\t\n\r\v\f") for c in prefix):
         raise fail(AssertionError, f"{prefix!r} is not an ascii string", argument="prefix")
     for value in args:
         if isinstance(unwrap(value), str):

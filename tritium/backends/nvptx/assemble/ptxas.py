@@ -5,12 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import struct
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from .... import cache, knobs
@@ -22,7 +18,7 @@ from .traits import Traits
 @once
 def ptxas() -> str | None:
     """Path of the assembler, or None: TRITON_PTXAS_PATH, the PATH, or a CUDA toolkit package beside us."""
-    found = knobs.nvidia.ptxas or shutil.which("ptxas")
+    found = knobs.nvidia.ptxas or _on_path("ptxas")
     if found:
         return str(getattr(found, "path", found))
     for module, inside in (("nvidia.cuda_nvcc", "bin/ptxas"), ("triton.backends.nvidia", "bin/ptxas")):
@@ -30,6 +26,12 @@ def ptxas() -> str | None:
         if path:
             return path
     return None
+
+
+def _on_path(name: str) -> str | None:
+    """As `shutil.which`, whose imports take longer than the search."""
+    places = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)), None)
 
 
 def hand_over(settings: dict[str, Any]) -> str | None:
@@ -49,9 +51,9 @@ def _inside(package: str, path: str) -> str | None:
     except (ImportError, ValueError):
         return None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        candidate = Path(folder) / path
+        candidate = os.path.join(folder, path)
         if os.access(candidate, os.X_OK):
-            return str(candidate)
+            return candidate
     return None
 
 
@@ -66,6 +68,8 @@ def version(path: str) -> str:
     kept = cache.read(manager, "version.txt")
     if kept is not None:
         return kept.decode()
+    import subprocess  # a process that has the answer does without
+
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
@@ -79,6 +83,10 @@ def assemble(ptx: str, arch: str, options: Sequence[str] = ()) -> tuple[bytes, d
 
     Raises PTXASError with what the assembler said, or OutOfResources if there are not enough registers.
     """
+    import subprocess
+    import tempfile
+    from pathlib import Path
+
     with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
         source, binary = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
         source.write_text(ptx)
