@@ -1,7 +1,7 @@
-"""NumPy, imported when something of it is first used: it takes longer than compiling a small kernel.
+"""NumPy, and what else the meanings of ops are made of, imported when something of it is first used.
 
-The ops have meanings in NumPy. They are asked for where constants are folded or a kernel is interpreted: most
-compilations do without.
+Meanings are asked for where constants are folded or a kernel is interpreted. Most compilations do without, and
+importing NumPy takes longer than compiling a small kernel.
 
     >>> int(np.arange(3).sum()), int(functions.add(2, 3))
     (3, 5)
@@ -13,9 +13,11 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["functions", "ml_dtypes", "np"]
+__all__ = ["fractions", "functions", "ml_dtypes", "np"]
 
 if TYPE_CHECKING:
+    import fractions
+
     import ml_dtypes
     import numpy as np
 else:
@@ -31,7 +33,7 @@ else:
             setattr(self, name, found)
             return found
 
-    np, ml_dtypes = _Module("numpy"), _Module("ml_dtypes")
+    np, ml_dtypes, fractions = _Module("numpy"), _Module("ml_dtypes"), _Module("fractions")
 
 
 class _Functions:

@@ -1,8 +1,10 @@
 """What users import, and what importing costs (LANGUAGE 1; SURFACE)."""
 
 import importlib
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +95,31 @@ def test_decorating_touches_no_driver_and_no_compiler():
             "print(*(m for m in sys.modules if m.startswith(('tritium.backends', 'tritium.compiler', 'tritium.ops'))))")
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("target", ["cuda:90", "hip:gfx942", "x86-64-v3", "aarch64"])
+def test_compiling_brings_in_neither_numpy_nor_other_backends(target, tmp_path):
+    """NumPy takes longer to import than a small kernel to compile."""
+    (tmp_path / "kernel.py").write_text("""
+import tritium as triton, tritium.language as tl
+@triton.jit
+def add(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, i < n) + 1.0, i < n)
+""")
+    text = ("import sys, tritium\n"
+            "from kernel import add\n"
+            "types = {'x': '*fp32', 'y': '*fp32', 'n': 'i32', 'BLOCK': 'constexpr'}\n"
+            f"kernel = tritium.compile(tritium.compiler.ASTSource(add, types, {{'BLOCK': 64}}), target={target!r})\n"
+            "kinds = {'cuda': 'nvptx', 'hip': 'amdgcn', 'cpu': 'cpu'}\n"
+            "others = [kind for name, kind in kinds.items() if name != kernel.metadata.target.backend]\n"
+            "unwanted = ('numpy', 'ml_dtypes', 'fractions', *(f'tritium.backends.{kind}.isa' for kind in others),\n"
+            "            *(f'tritium.backends.{kind}.lower' for kind in others))\n"
+            "print(*(module for module in unwanted if module in sys.modules))")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(__file__).parents[2]), str(tmp_path))),
+           "TRITIUM_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=env)
+    assert not done.returncode and done.stdout.split() == [], done.stdout + done.stderr
 
 
 def test_allocator():

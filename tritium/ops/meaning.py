@@ -6,12 +6,11 @@ as its uint8 code and only casts look inside.
 
 from __future__ import annotations
 
-import fractions
 import functools
 import math
 
 from ..ir import types as T
-from ..later import ml_dtypes, np
+from ..later import fractions, ml_dtypes, np
 
 # By name: in NumPy, or in ml_dtypes.
 _NUMPY = {

@@ -7,13 +7,17 @@ and Hankel's expansions beyond; inverses are Newton's iteration on `math.erf` an
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
-from ..later import np
+from ..later import fractions, np
 from .meaning import np_dtype
 
 INF, NAN = math.inf, math.nan
 LIMITS = {"float32": (23, -126, 127), "float64": (52, -1022, 1023)}  # mantissa, exponents
+
+
+def Fraction(*parts):
+    """`fractions.Fraction`, imported when it is first called."""
+    return fractions.Fraction(*parts)
 
 
 # --- directed rounding --------------------------------------------------------------------------------------------
@@ -219,11 +223,8 @@ def normcdf(x):
     if not math.isfinite(x):
         return NAN if x != x else float(x > 0)
     y = -x * math.sqrt(0.5)
-    rest = float(-Fraction(x) * _SQRT_HALF - Fraction(y))
+    rest = float(-Fraction(x) * Fraction(math.isqrt(1 << 399), 1 << 200) - Fraction(y))
     return 0.5 * math.erfc(y) - rest * math.exp(-min(y * y, 750.0)) / math.sqrt(math.pi)
-
-
-_SQRT_HALF = Fraction(math.isqrt(1 << 399), 1 << 200)
 
 
 def erfcinv(q):
