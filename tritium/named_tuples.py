@@ -21,7 +21,7 @@ __all__ = ["NamedTuple"]
 if TYPE_CHECKING:
     from typing import NamedTuple
 else:
-    from _collections import _tuplegetter as _field  # what `collections.namedtuple` takes: faster than a property
+    from collections import _tuplegetter as _field  # what `namedtuple` takes: faster than a property
 
     class _Kind(type):
         """The type of these classes: fields are the annotated names, their values in the class are defaults."""
