@@ -155,7 +155,7 @@ class Target(Frozen):
         return self is other
 
     def __hash__(self) -> int:
-        return id(self)
+        return object.__hash__(self)
 
     def registers_of(self, warps: int, most: int | None = None) -> int:
         """The most registers of a thread in programs of `warps` warps, at most `most`.
