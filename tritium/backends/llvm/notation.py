@@ -65,8 +65,10 @@ def expand(text: str) -> str:
     returns: dict[str, str] = {}  # by what is returned, labels of blocks at the end: returns on conditions are rare
     goes_on = False  # the block above has not ended
     label_of, instruction, end = (re.compile(pattern).match for pattern in (_LABEL, _INSTRUCTION, _END))
-    below = [*itertools.accumulate(reversed(given), lambda after, line: line or after)][::-1]  # the next line with text
-    below.append("")
+    below = [""]  # of each line, the first from it on that is not empty
+    for line in reversed(given):
+        below.append(line or below[-1])
+    below.reverse()
     for k, line in enumerate(given):
         if line[:1] not in ("", " ") and (label := label_of(line)):
             lines += [f"  br label %{label[1]}"] if goes_on else []
