@@ -130,7 +130,8 @@ tritium.backends.launcher.image tritium.backends.launcher.launcher tritium.backe
 tritium.backends.llvm tritium.backends.llvm.host tritium.backends.llvm.levels tritium.backends.llvm.structs
 tritium.backends.llvm.target tritium.compiler tritium.compiler.background tritium.compiler.bundle_file
 tritium.compiler.bundles tritium.compiler.collector tritium.compiler.facts tritium.compiler.kernel
-tritium.compiler.names tritium.compiler.sources tritium.compiler.times tritium.language.types.annotations
+tritium.compiler.names tritium.compiler.sources tritium.compiler.times tritium.frozen
+tritium.language.types.annotations
 """.split()
 LAUNCHING = """
 tritium.backends.cpu.driver tritium.backends.cpu.runtime tritium.backends.cpu.runtime.image
