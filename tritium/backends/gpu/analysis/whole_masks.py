@@ -9,11 +9,12 @@ index tile are sums of scalars and a number; where an index tile is not of that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
+from ....named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

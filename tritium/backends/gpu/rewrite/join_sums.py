@@ -12,12 +12,13 @@ does not wait for them between its products.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import sweep
+from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..layout.linear import axis_bits
