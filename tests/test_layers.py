@@ -73,7 +73,7 @@ INSIDE = {
         "gpu": {"llvm"},
         "gpu_runtime": {"llvm", "launcher", "driver"},
         "nvptx": {"occupancy", "llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
-        "amdgcn": {"llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
+        "amdgcn": {"occupancy", "llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
     },
     "backends/gpu": {
         "ops": set(),
@@ -128,7 +128,6 @@ INSIDE = {
         "buffer_accesses": {"isa"},
         "compile": {"isa", "assemble", "records", "buffer_accesses"},
         "driver": {"runtime", "records"},
-        "bundled": {"runtime"},
     },
     "insight": {
         "facts": {"emulator"},

@@ -123,9 +123,9 @@ def main() -> int:
     results = []
     if args.foreign != "only":
         sys.path.insert(0, str(ROOT))
-        from tritium.backends.llvm.target import _host_level, runnable_levels
+        from tritium.backends.llvm.target import host_level, runnable_levels
 
-        chosen = args.levels or [*runnable_levels(), *([] if args.quick else BETWEEN[_host_level().machine])]
+        chosen = args.levels or [*runnable_levels(), *([] if args.quick else BETWEEN[host_level().machine])]
         for level in chosen:
             results.append(run(level, [sys.executable, "-m", "pytest"], level, tests, args.jobs, args.seconds))
     if args.foreign != "no":

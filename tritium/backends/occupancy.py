@@ -21,11 +21,10 @@ work-group processor, two compute units that share their local memory. Warps are
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tritium.named_tuples import NamedTuple
-
-__all__ = ["MACHINES", "Machine", "Occupancy", "machine", "occupancy", "occupancy_of"]
 
 
 class Machine(NamedTuple):
@@ -113,12 +112,21 @@ def machine(target: Any) -> Machine:
     (64, 131072)
     """
     known = MACHINES.get(target.backend, {})
-    text = str(target.arch).removeprefix("sm").removeprefix("_").rstrip("af")
-    found = known.get(int(text) if text.isdigit() else target.arch)
+    found = known.get(sm_number(target.arch) or target.arch)
     if found is None:
         listed = ", ".join(f"{backend}:{arch}" for backend, rows in MACHINES.items() for arch in rows)
         raise ValueError(f"the occupancy of {target} is not known\nhint: it is for {listed}")
     return found
+
+
+def sm_number(arch: Any) -> int | None:
+    """The number of an NVIDIA architecture, None of other names.
+
+    >>> sm_number("sm_90a"), sm_number(80), sm_number("gfx942")
+    (90, 80, None)
+    """
+    found = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", str(arch))
+    return int(found[1]) if found else None
 
 
 class Occupancy(NamedTuple):

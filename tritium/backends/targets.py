@@ -14,9 +14,7 @@ import re
 from typing import NoReturn
 
 from tritium import backends
-from tritium.backends.occupancy import MACHINES
-
-__all__ = ["known", "resolve"]
+from tritium.backends.occupancy import MACHINES, sm_number
 
 
 def known() -> list[str]:
@@ -46,7 +44,7 @@ def resolve(text: str) -> tuple[str, str, int]:
     size = warp_size or str(_warp_size(backend, arch))
     if not (backend and arch and size.isdigit()):
         _refuse(text)
-    if backend in MACHINES and _row(arch) not in MACHINES[backend]:
+    if backend in MACHINES and (sm_number(arch) or arch) not in MACHINES[backend]:
         _refuse(text, backend)
     if backend == "cpu":
         _check_cpu(text, arch)
@@ -69,12 +67,6 @@ def _parts(text: str) -> tuple[str, str, str]:
         return "", "", ""
     backend, arch, warp_size = (*text.split(":"), "", "")[:3]
     return backends.target_name(backend), arch, warp_size
-
-
-def _row(arch: str) -> int | str:
-    """The key of an architecture in the table of machines."""
-    number = re.fullmatch(r"(\d+)[af]?", arch)
-    return int(number[1]) if number else arch
 
 
 def _is_cpu(name: str) -> bool:

@@ -11,10 +11,10 @@ import numpy as np
 
 from tritium import passes
 from tritium.backends import get
-from tritium.backends.amdgcn.assemble import elf
 from tritium.backends.amdgcn.compile import PASSES, assembled
 from tritium.backends.amdgcn.isa.target import AmdTarget
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.llvm import elf
 from tritium.backends.llvm.target import compile_text
 from tritium.compiler.sources import with_options
 

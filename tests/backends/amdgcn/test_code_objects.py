@@ -10,11 +10,12 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import TARGETS, compiled, machine_code, object_of, text_of, zig
 from tests.backends.gpu.test_language import module_of
-from tritium.backends.amdgcn.assemble import elf, msgpack
+from tritium.backends.amdgcn.assemble import msgpack
 from tritium.backends.amdgcn.assemble.link import link
 from tritium.backends.amdgcn.assemble.resources import kernels_of
 from tritium.backends.amdgcn.compile import assembled
 from tritium.backends.amdgcn.isa.target import AmdTarget
+from tritium.backends.llvm import elf
 from tritium.backends.llvm.target import compile_text
 from tritium.errors import InternalError
 

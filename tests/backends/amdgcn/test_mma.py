@@ -14,7 +14,7 @@ from tests.backends.gpu.test_language import module_of
 from tritium import ops
 from tritium.backends.amdgcn.isa import fragments, mfma_scale, mma
 from tritium.backends.amdgcn.isa.architectures import ARCHITECTURES
-from tritium.backends.gpu.layout.linear import span_of
+from tritium.backends.gpu.layout.linear import log2, span_of
 from tritium.backends.llvm.target import assembly
 from tritium.ir import types as T
 from tritium.ir.core import walk
@@ -38,10 +38,19 @@ def held(found):
     return [[(r[0] + x[0], r[1] + x[1]) for x in lane] for r in reg]
 
 
+def operand_places(instruction):
+    """Fragments of A: neighbours along K in registers; lanes walk rows, then K. Lanes left over hold copies."""
+    per_lane, lanes = instruction.per_lane, len(instruction.result.lane)
+    rows, steps = log2(instruction.size), log2(instruction.shared_by)
+    lane = [("row", 1 << k) for k in range(rows)] + [("col", per_lane << k) for k in range(steps)]
+    copies = [("row", 0)] * (lanes - rows - steps)
+    return fragments.Places(tuple(("col", 1 << k) for k in range(log2(per_lane))), (*lane, *copies))
+
+
 @pytest.mark.parametrize("instruction", ALL, ids=lambda x: x.intrinsic)
 def test_the_fragments_are_the_vendors(instruction):
     shape = matrix_units.Shape(instruction.intrinsic, instruction.per_lane)
-    lanes, operand, result = range(shape.lanes), held(fragments.operand_places(instruction)), held(instruction.result)
+    lanes, operand, result = range(shape.lanes), held(operand_places(instruction)), held(instruction.result)
     assert operand == [[shape.operand(lane, e) for lane in lanes] for e in range(instruction.per_lane)]
     assert result == [[shape.result(lane, r) for lane in lanes] for r in range(shape.sums)]
 
@@ -84,7 +93,7 @@ def test_fragments_as_text(request):
     for same in known.values():
         lines += dict.fromkeys(x.intrinsic for x in same)
         first = same[0]
-        lines += [*described("A", held(fragments.operand_places(first)), first.size),
+        lines += [*described("A", held(operand_places(first)), first.size),
                   *described("D", held(first.result), first.size), ""]  # fmt: skip
     text = "Lanes, and [row,column] of what each register of theirs holds. B is A with columns for rows.\n\n"
     text += "\n".join(lines)
@@ -95,7 +104,7 @@ def test_fragments_as_text(request):
 
 # --- dots -------------------------------------------------------------------------------------------------------------
 def target(cpu, nonkdim=0, kpack=1):
-    return SimpleNamespace(cpu=cpu, family=ARCHITECTURES[cpu].family, nonkdim=nonkdim, kpack=kpack)
+    return SimpleNamespace(cpu=cpu, family=ARCHITECTURES[cpu], nonkdim=nonkdim, kpack=kpack)
 
 
 def tiles(shape, element, other=None, out=T.f32):
@@ -221,7 +230,7 @@ def plain(intrinsic):
 @pytest.mark.parametrize("cpu", CPUS)
 def test_llvm_assembles_every_intrinsic(cpu):
     """One kernel with all instructions of an architecture."""
-    family, found = ARCHITECTURES[cpu].family, {}
+    family, found = ARCHITECTURES[cpu], {}
     for product in mma.PRODUCTS:
         if family in product.families:
             found |= {(x.intrinsic, x.behind): x for x in product.instructions}

@@ -23,7 +23,7 @@ from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir import types as T
 
 HASWELL = LEVELS["x86-64-v3"]._replace(name="host", cpu="haswell", features="+avx2,-avx512f")
-X86_HOST = target._host_level().machine == "x86_64"
+X86_HOST = target.host_level().machine == "x86_64"
 X86 = [name for name, level in LEVELS.items() if level.machine == "x86_64"]
 
 
@@ -164,7 +164,7 @@ def test_the_host_can_be_reduced():
     word, foreign = ("-avx", r"\bv[a-z]\w+\s.*[xyz]mm") if X86_HOST else ("-fp16", "fmul.*8h")
     text = text_of(mixed, f"host,{word}")
     assert not re.search(foreign, text)
-    assert cpu_target(f"host,{word}").cpu == target._host_level().cpu
+    assert cpu_target(f"host,{word}").cpu == target.host_level().cpu
 
 
 # -- the setting -------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ assert cpu_target() == Runtime.get().target
 print(cpu_target().cpu, cpu_target().simd, "zmm" in kernel.asm["asm"])
 """
     cpu, simd, wide = run(name, code).split()
-    assert cpu == (target._host_level() if name == "host" else LEVELS[name]).cpu
+    assert cpu == (target.host_level() if name == "host" else LEVELS[name]).cpu
     assert wide == str(simd == "avx512")
 
 
@@ -265,7 +265,7 @@ def test_kernels_for_another_level_are_linked_with_its_parts():
 
 @pytest.mark.skipif(host.level() is None, reason="only Linux describes CPUs in files")
 def test_the_system_and_llvm_describe_the_same_machine():
-    seen, known = host.level(), target._host_level()
+    seen, known = host.level(), target.host_level()
     features = set().union(*(level.has for level in LEVELS.values() if level.machine == known.machine))
     assert seen.machine == known.machine and seen.has & features == known.has & features
 

@@ -60,5 +60,5 @@ BACKEND = Backend(
     takes_host_memory=True,
     # LLVM does it all, in any process; what is to be shown is shown here.
     hand_over=lambda settings: "llir" if knobs.amd.dump_amdgcn else None,
-    parts=lazy("tritium.backends.amdgcn.bundled:parts"),
+    parts=lazy("tritium.backends.amdgcn.runtime.launch:parts"),
 )

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ... import knobs, passes
-from ...analysis.accesses import origins_of
-from ...ir.core import walk
+from ... import knobs
+from ...ir.core import Module, walk
 from ...locks import once
-from ...passes.inline_calls import inline_calls
 from ..gpu.lower import lower_kernel
 from ..gpu.ops import async_load
-from ..gpu.passes import pipeline
+from ..gpu.passes import launch_metadata, pipeline, with_layouts
 from ..llvm.target import assembly, compile_text, llvm
 from . import records
 from .assemble.link import link
@@ -25,7 +23,6 @@ from .isa.direct_copies import annotated
 from .isa.target import AmdTarget
 
 if TYPE_CHECKING:
-    from ...ir.core import Module
     from ..compiler import GPUTarget, Options
 
 # What code generation needs of LLVM's passes: registers of private memory, and common addresses.
@@ -37,13 +34,11 @@ _VERSION = ["!llvm.module.flags = !{!999999}", '!999999 = !{i32 1, !"amdhsa_code
 
 def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> Module:
     """Tile IR with pipelined loops and layouts."""
-    if options.sanitized:
-        metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
-    made = passes.run(module, tile_passes(options), passes.dumping(module.name))
+    made = with_layouts(module, tile_passes(options), options, metadata)
     if any(op.kind is async_load and "buffer" not in op.attrs for op in walk(made.body)):
         # Direct copies go through buffers alone: prefetch into registers instead.
         amd = replace(AmdTarget.of_options(options), async_copies=None)
-        made = passes.run(module, _passes(amd), passes.dumping(module.name))
+        made = with_layouts(module, _passes(amd), options, metadata)
     return made
 
 
@@ -56,12 +51,6 @@ def _passes(amd: AmdTarget) -> tuple:
     return (*pipeline(amd), functools.partial(use_buffers, family=amd.family))
 
 
-# Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
-_LAUNCH_METADATA = {
-    "preconditions": {}, "producer_warps": 0, "tensor_maps": (), "persistent": False,
-}  # fmt: skip
-
-
 def llir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> str:
     """LLVM text; the metadata gets the shared memory, the preconditions and the messages of the kernel.
 
@@ -69,7 +58,7 @@ def llir(module: Module, target: GPUTarget, options: Options, metadata: dict[str
     given at a launch (`dynamic_shared`). What is too large for the GPU compiles all the same: the driver refuses it.
     """
     amd, shared = AmdTarget.of_options(options), module.attrs["shared_bytes"]
-    metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
+    metadata |= launch_metadata(module)
     text = lower_kernel(module, amd, f"{_attributes(options)} {_UNUSED}", exact=options.sanitized)
     text = text.replace(_UNUSED, " ".join(f'"amdgpu-no-{name}"' for name in _unused(text)), 1)
     fits = shared <= amd.shared_bytes
@@ -133,6 +122,3 @@ def assembled(text: str, arch: str | int | None) -> str:
     """The assembly of LLVM text, with the instructions that `hsaco` encodes."""
     _set_up()
     return assembly(text, AmdTarget.of(arch), passes=PASSES)
-
-
-__all__ = ["PASSES", "amdgcn", "assembled", "hsaco", "llir", "tile_passes", "ttgir"]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ... import ops, passes
 from ...ir import types as T
 from ...ir.builder import Builder
-from ...ir.core import Module
+from ...ir.core import Module, Op, Value
 from ..llvm.target import compile_text, cpu_target
-
-if TYPE_CHECKING:
-    from ...ir.core import Op, Value
-
-__all__ = ["run"]
 
 
 def run(op: Op, xs: Any) -> Any:

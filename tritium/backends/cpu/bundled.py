@@ -9,9 +9,7 @@ from typing import Any
 from ... import knobs
 from ..compiler import GPUTarget
 from ..llvm import host, levels
-from ..llvm.target import runnable_host
-
-__all__ = ["fits", "parts"]
+from ..llvm.target import host_level
 
 
 def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
@@ -25,7 +23,7 @@ def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
         return [target for target in targets if target == here]
     if sys.platform != "linux":
         return []  # objects are ELF
-    ours = host.level() or runnable_host()
+    ours = host.level() or host_level()
     if knobs.cpu not in (None, "", "host"):
         ours = levels.parse(knobs.cpu, lambda: ours)
     known = [(levels.parse(str(target.arch), lambda: ours), target) for target in targets]

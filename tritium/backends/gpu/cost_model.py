@@ -73,6 +73,3 @@ class CostModel(Frozen):
     far_element: int = 1
     # Iterations that are assumed of a loop.
     assumed_trips: int = 1
-
-
-__all__ = ["CostModel"]

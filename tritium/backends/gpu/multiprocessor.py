@@ -74,6 +74,3 @@ class Multiprocessor(Frozen):
     def tensor_rate(self, bits: int) -> int:
         """Multiply-adds of the tensor cores on operands with so many bits."""
         return self.tensor * 16 // bits
-
-
-__all__ = ["Multiprocessor"]

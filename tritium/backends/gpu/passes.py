@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ... import passes
+from ...analysis.accesses import origins_of
 from ...passes import first_that, must_change, promise_arguments
+from ...passes.inline_calls import inline_calls
 from .cluster.split import split_clusters
 from .layout.assign import assign_layouts
 from .pipeline.ping_pong import keeps_ping_pong
@@ -21,23 +24,49 @@ from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
+from .rewrite.inline_for_gpu import inline_for_gpu
 from .rewrite.join_sums import join_sums
+from .rewrite.leave_early import leave_early
+from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.order_programs import order_programs
+from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
 from .rewrite.split_dots import split_dots
 from .rewrite.swap_operands import swap_operands
+from .rewrite.unroll_loops import unroll_loops
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
-from .target import Target
+from .target import Target, UnknownArchitecture
 from .tensor_memory import allocate_tensor_memory
 
 if TYPE_CHECKING:
     from ...ir.core import Module
+    from ..compiler import GPUTarget, Options
 
-__all__ = ["pipeline"]
+
+def early_passes(asked: GPUTarget, target: Target, what: str, has: passes.TargetInfo) -> tuple[Callable, ...]:
+    """The passes to the stage `ttir` of a target, which was asked for by name; errors call its GPUs `what`."""
+    if asked.warp_size != target.warp_size:
+        raise UnknownArchitecture(f"warps of {what} have {target.warp_size} threads, not {asked.warp_size}: {asked}")
+    unroll, merge = (make(target.warp_size, target.cost) for make in (unroll_loops, merge_repeated))
+    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
+            passes.legalize(has), passes.dce)  # fmt: skip
+
+
+def with_layouts(module: Module, steps: tuple[Callable, ...], options: Options, metadata: dict[str, Any]) -> Module:
+    """The module of the stage `ttgir`; the metadata of a sanitized kernel say whether it has foreign pointers."""
+    if options.sanitized:
+        metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
+    return passes.run(module, steps, passes.dumping(module.name))
+
+
+def launch_metadata(module: Module) -> dict[str, Any]:
+    """Metadata for the launcher: preconditions of a kernel, and what its implicit arguments need."""
+    usual = {"preconditions": {}, "producer_warps": 0, "tensor_maps": (), "persistent": False}
+    return {name: module.attrs.get(name, value) for name, value in usual.items()}
 
 
 def pipeline(target: Target) -> tuple[Callable, ...]:

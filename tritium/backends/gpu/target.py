@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...errors import TritonError
 from ...frozen import Frozen
 from ...named_tuples import NamedTuple
 from .multiprocessor import Multiprocessor
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from .cost_model import CostModel
     from .lower.function import Lowering
     from .tma import Tma
+
+
+class UnknownArchitecture(TritonError, ValueError):
+    """A name that stands for no GPU that tritium compiles for."""
 
 
 def _none(*_: Any) -> None:
@@ -88,11 +93,6 @@ class AsyncCopies(NamedTuple):
     in_lane_order: bool = False
 
 
-def one_by_one(how: str, element: Scalar) -> int:
-    """The `widest_atomic` of targets whose atomic instructions update one element."""
-    return 1
-
-
 def exact_reciprocal(g: Lowering, x: Val) -> Val:
     """The `reciprocal` of targets without an instruction for it."""
     return g.w.binary("fdiv", g.w.const("float", 1.0), x)
@@ -138,7 +138,7 @@ class Target(Frozen):
     assert_failed: Callable[..., None]  # (g, op): report the message, stop the kernel
 
     # --- what some have ------------------------------------------------------------------------------------------
-    widest_atomic: Callable[[str, Scalar], int] = one_by_one  # the most neighbours that one atomic instruction updates
+    widest_atomic: Callable[..., int] = _one  # (how, element): the most neighbours that one atomic instruction updates
     carries_words: bool = False  # loaded elements that share words are carried through loops in them
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
@@ -167,4 +167,4 @@ class Target(Frozen):
         return min(self.registers, most or self.registers, self.register_file // (self.warp_size * warps) // 8 * 8)
 
 
-__all__ = ["NO_MMA", "AsyncCopies", "Mma", "Target", "exact_reciprocal", "one_by_one"]
+__all__ = ["NO_MMA", "AsyncCopies", "Mma", "Target", "exact_reciprocal"]

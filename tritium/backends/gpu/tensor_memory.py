@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...ir.core import Block, Op, Result, walk
+from ...ir.core import Block, Module, Op, Result, Value, walk
 from ...ir.rewrite import annotate
 from . import ops as gpu_ops
 from .analysis.held_sums import held_sums
 
 if TYPE_CHECKING:
-    from ...ir.core import Module, Value
     from .target import Target
 
 
@@ -102,6 +101,3 @@ class _Columns:
 
 def _key(x: Value) -> tuple[Any, int]:
     return (x.op, x.index) if type(x) is Result else (x, 0)
-
-
-__all__ = ["allocate_tensor_memory"]

@@ -9,12 +9,11 @@ from ... import ops
 from ...analysis.polynomial import Poly
 from ...ir import types as T
 from ...named_tuples import NamedTuple
-from .analysis.affine import ENDLESS, limits
+from .analysis.affine import ENDLESS, Access, limits
 
 if TYPE_CHECKING:
     from ...ir.builder import Builder
     from ...ir.core import Arg, Value
-    from .analysis.affine import Access
 
 
 class Tma(NamedTuple):
@@ -91,6 +90,3 @@ def by_element(b: Builder, access: Access, shape: tuple[int, ...],
         wide = spell(start), spell(modulus)
         out += wide if kind.bits == 64 else [ops.cast(b, x, to=kind) for x in wide]
     return ops.addptr(b, access.base, spell(form.offset)), out, wraps
-
-
-__all__ = ["Tma", "by_element", "reached", "span", "tensor_map"]

@@ -12,8 +12,6 @@ from ..driver import Call, DriverBase
 from . import launch
 from .library import MEMORY, DriverLibrary
 
-__all__ = ["Driver"]
-
 
 class Driver(DriverBase):
     """The driver of this process for one vendor's GPUs."""

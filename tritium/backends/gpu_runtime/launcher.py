@@ -15,8 +15,6 @@ from ..launcher import preconditions
 from ..launcher.guards import RECORD
 from ..llvm.structs import Struct, resolve
 
-__all__ = ["INFO", "RING", "symbols", "text"]
-
 RING = 64  # launches that are remembered, for errors that come later
 
 
@@ -112,8 +110,7 @@ count_programs:
   %config = load ptr, field info.config of %info
   jump %special unless icmp eq ptr %config, null
 plain:
-  %threads = load i32, field info.threads of %info
-  %shared = load i32, field info.shared of %info
+  %threads, %shared = load threads, shared of info %info
 {send}leave:
 {leave}look:
   jump %failed unless icmp eq i32 %code, 0

@@ -16,8 +16,6 @@ from typing import Any
 from ...errors import TritonError
 from ...locks import once
 
-__all__ = ["FIGURES", "MEMORY", "NOT_YET", "DriverLibrary"]
-
 FIGURES = {"n_max_threads": 0, "shared": 1, "local": 3, "n_regs": 4, "max_dynamic_shared": 8}  # of a function
 _DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # attributes of a pointer
 _FORKED = 3  # in a process forked from one that uses the driver: it is not initialised, and never will be

@@ -12,8 +12,6 @@ from ..launcher.calls import pack
 from . import launch
 from .library import DriverLibrary
 
-__all__ = ["Utils"]
-
 
 class Utils(ABC):
     """`driver.active.utils` on GPUs."""

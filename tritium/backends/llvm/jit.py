@@ -12,8 +12,6 @@ from ...errors import InternalError
 from ...locks import busy, lock, once
 from .target import llvm
 
-__all__ = ["Library", "load"]
-
 
 class Library:
     """A linked object. Its code is unmapped with the last reference: users of an address must hold one."""

@@ -1,6 +1,6 @@
 """CPUs by name: the levels of x86-64 and AArch64, and lists of features that are added to or removed from one.
 
-    >>> wide = parse("x86-64-v4,-fma", _haswell)
+    >>> wide = parse("x86-64-v4,-fma", lambda: LEVELS["x86-64-v3"])
     >>> wide.has >= {"avx2"}, "avx512f" in wide.has, wide.features.split(",")[-1]
     (True, False, '-fma')
 """
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tritium.named_tuples import NamedTuple
-
-__all__ = ["LEVELS", "Level", "known", "lacking", "parse", "runnable", "words"]
 
 
 class Level(NamedTuple):
@@ -85,11 +83,6 @@ LEVELS = {level.name: level for level in (
 )}  # fmt: skip
 
 
-def _haswell() -> Level:
-    """The host of the examples in this module."""
-    return LEVELS["x86-64-v3"]._replace(name="host")
-
-
 def known(machine: str, features: Iterable[str]) -> frozenset[str]:
     """The relevant features of all that a machine has.
 
@@ -114,9 +107,10 @@ def parse(text: str, host: Callable[[], Level]) -> Level:
     Without a name the features count from the host's. What a feature needs comes with it; what needs a feature goes
     with it. `host` is called where the text speaks of it.
 
-    >>> parse("x86-64-v2,+avx2", _haswell).has - LEVELS["x86-64-v2"].has == {"avx", "avx2"}
+    >>> host = lambda: LEVELS["x86-64-v3"]
+    >>> parse("x86-64-v2,+avx2", host).has - LEVELS["x86-64-v2"].has == {"avx", "avx2"}
     True
-    >>> parse("-avx", _haswell).has == LEVELS["x86-64-v2"].has | {"bmi", "bmi2", "lzcnt", "movbe"}
+    >>> parse("-avx", host).has == LEVELS["x86-64-v2"].has | {"bmi", "bmi2", "lzcnt", "movbe"}
     True
     """
     first, *changes = [word.strip() for word in text.split(",")]
@@ -145,9 +139,9 @@ _NAMES = {"x86_64": "x86-64", "aarch64": "AArch64"}
 def lacking(level: Level, host: Level) -> str:
     """The reason why `host` cannot run code for `level`; empty if it can.
 
-    >>> lacking(LEVELS["x86-64-v4"], _haswell())
+    >>> lacking(LEVELS["x86-64-v4"], LEVELS["x86-64-v3"])
     'this CPU lacks avx512bw, avx512cd, avx512dq, avx512f, avx512vl'
-    >>> lacking(LEVELS["aarch64"], _haswell())
+    >>> lacking(LEVELS["aarch64"], LEVELS["x86-64-v3"])
     'it is an AArch64 target and this CPU is x86-64'
     """
     if level.machine != host.machine:
@@ -159,7 +153,7 @@ def lacking(level: Level, host: Level) -> str:
 def runnable(host: Level) -> list[str]:
     """The names of the levels that `host` can run.
 
-    >>> runnable(_haswell())
+    >>> runnable(LEVELS["x86-64-v3"])
     ['host', 'x86-64', 'x86-64-v2', 'x86-64-v3']
     """
     return ["host", *(name for name, level in LEVELS.items() if not lacking(level, host))]

@@ -14,8 +14,6 @@ from ...errors import innermost, places_of
 from ...ir.core import Loc
 from .writer import escaped
 
-__all__ = ["Lines", "places_in"]
-
 _FIRST = 2  # first metadata number; the writer uses those below
 
 

@@ -22,8 +22,6 @@ import itertools
 import re
 from collections.abc import Iterator
 
-__all__ = ["expand"]
-
 # Text, which is compiled when it is used: most processes write no code. A line is matched where a word of it says that
 # it may fit, for few do.
 _LABEL = r"([\w.]+):"
@@ -122,4 +120,3 @@ def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) ->
 
     line = re.sub(_ADDRESS, name, line)
     return [re.sub(_ITEM, r"getelementptr \1, ptr \3, i64 \2", x) for x in (*addresses, line)]
-

@@ -93,8 +93,8 @@ class NumberingWriter(Writer):
         return super().effect(text, type, at)
 
     @contextmanager
-    def when(self, condition: Val, likely: bool | None = None) -> Iterator[Level]:
-        """As `Writer.when`. Two consecutive blocks on one condition are merged.
+    def when(self, condition: Val | None, likely: bool | None = None) -> Iterator[Level]:
+        """As `Writer.when`; without a condition, the code as it is. Two consecutive blocks on one condition are merged.
 
         >>> w = NumberingWriter()
         >>> with w.function("void", "f", ["i1 c", "ptr p", "i64 n"]) as (c, p, n):
@@ -116,6 +116,9 @@ class NumberingWriter(Writer):
         }
         """
         outer = self.levels[-1]
+        if condition is None:
+            yield outer
+            return
         last: Branch | None = outer.last
         if last is None or (last.condition, last.likely) != (condition, likely) or not last.may_go_on(outer):
             with super().when(condition, likely) as part:

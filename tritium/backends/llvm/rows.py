@@ -16,8 +16,6 @@ from ..llvm.writer import Val, Writer, lanes, vector
 if TYPE_CHECKING:
     from ...ir.opdef import OpKind
 
-__all__ = ["bitcast", "convert", "elementwise", "llvm_type", "memory_type"]
-
 # 8-bit floats and bf16 are represented by their encodings: arithmetic on them has been legalized.
 _TYPES = {t: f"i{t.bits}" for t in T.SCALARS.values()} | {T.f16: "half", T.f32: "float", T.f64: "double"}
 _FUSABLE = frozenset(("fadd", "fsub", "fmul"))

@@ -11,6 +11,7 @@ Text in the notation of `notation` names fields, and `resolve` writes LLVM for i
     field point.name of %p                        the address of a field of the struct at %p
     field point.sizes[2] of %p                    of an element of a field
     field point.name before %p                    of a field of the struct that ends at %p
+    %x, %n = load x, name of point %p, align 1    several loads of fields
     sizeof(point), shift(point.name)              its bytes; the bits before a field
 """
 
@@ -21,8 +22,6 @@ import re
 from typing import Any
 
 from ...locks import once_property
-
-__all__ = ["Struct", "resolve"]
 
 _SCALARS: dict[str, Any] = {
     "i8": ctypes.c_uint8, "i16": ctypes.c_uint16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
@@ -80,6 +79,7 @@ def _ctype(kind: str) -> Any:
 
 # Text, which is compiled when it is used: most processes write no code.
 _FIELD = r"\bfield (\w+)\.(\w+)(?:\[([^\]]+)\])? (of|before) ([%@][\w.]+)"
+_LOADS = r"(?m)^  (%[\w.]+(?:, %[\w.]+)+) = load (\w+(?:, \w+)+) of (\w+) (%[\w.]+)(, align \d+)?$"
 _NUMBER = r"\b(sizeof|shift)\((\w+)(?:\.(\w+))?\)"
 
 
@@ -92,6 +92,8 @@ def resolve(text: str, *structs: Struct) -> str:
     >>> print(resolve("  %b = load i64, field pair.b of %x, align 1", pair))
       %b.p = getelementptr %pair, ptr %x, i64 0, i32 1
       %b = load i64, ptr %b.p, align 1
+    >>> resolve("  %a, %b = load a, b of pair %x", pair).splitlines()[1::2]
+    ['  %a = load i32, ptr %a.p', '  %b = load i64, ptr %b.p']
     >>> resolve("%b.p = field pair.b before %x, i64 sizeof(pair), i64 shift(pair.b)", pair)
     '%b.p = getelementptr %pair, ptr %x, i64 -1, i32 1, i64 16, i64 64'
     >>> resolve("%a.p = field triple.a of %x", pair)
@@ -107,6 +109,11 @@ def resolve(text: str, *structs: Struct) -> str:
             raise ValueError(f"no struct `{name}` among {', '.join(named)}")
         return named[name]
 
+    def loads(m: re.Match[str]) -> str:
+        name, fields = m[3], find(m[3]).fields
+        return "\n".join(f"  {x} = load {fields[field]}, field {name}.{field} of {m[4]}{m[5] or ''}"
+                         for x, field in zip(m[1].split(", "), m[2].split(", "), strict=True))
+
     def address(m: re.Match[str]) -> str:
         element = "" if m[3] is None else f", i64 {m[3]}"
         return (f"getelementptr %{m[1]}, ptr {m[5]}, i64 {0 if m[4] == 'of' else -1}, "
@@ -115,4 +122,4 @@ def resolve(text: str, *structs: Struct) -> str:
     def number(m: re.Match[str]) -> str:
         return str(find(m[2]).size if m[1] == "sizeof" else 8 * find(m[2]).offset(m[3]))
 
-    return re.sub(_NUMBER, number, re.sub(_FIELD, address, expand(text)))
+    return re.sub(_NUMBER, number, re.sub(_FIELD, address, expand(re.sub(_LOADS, loads, text))))

@@ -143,10 +143,10 @@ def check_runs_here(name: str | None) -> None:
     """
     if name in ("host", "", None):
         return
-    theirs = levels.parse(name, _host_level)
+    theirs = levels.parse(name, host_level)
     if "linux" in theirs.triple and sys.platform != "linux":
         raise RuntimeError(f"a kernel compiled for {name} cannot run here: it is for Linux, and this is {sys.platform}")
-    ours = host.level() or _host_level()
+    ours = host.level() or host_level()
     if why := levels.lacking(theirs, ours):
         raise RuntimeError(f"a kernel compiled for {name} cannot run here: {why}; "
                            f"it can run {', '.join(levels.runnable(ours))}")
@@ -154,7 +154,7 @@ def check_runs_here(name: str | None) -> None:
 
 @locks.once
 def _named(name: str) -> CpuTarget:
-    return _cpu(levels.parse(name, _host_level))
+    return _cpu(levels.parse(name, host_level))
 
 
 _settled: list[str] = []  # the value of "host" in this process
@@ -174,29 +174,20 @@ def _process_cpu() -> CpuTarget:
 def _chosen(setting: str) -> CpuTarget:
     """The CPU that a setting of `knobs.cpu` names, if this machine can run its code."""
     try:
-        level = levels.parse(setting, _host_level)
+        level = levels.parse(setting, host_level)
     except ValueError as error:
         raise ValueError(f"TRITIUM_CPU={setting!r}: {error}") from None
     if why := _lacking(level):
         raise RuntimeError(f"TRITIUM_CPU={setting!r} cannot run here: {why}\n"
                            f"hint: to compile for another machine, name it as target: GPUTarget('cpu', {setting!r}, 1)")
-    return _cpu(level._replace(triple=_host_level().triple))
+    return _cpu(level._replace(triple=host_level().triple))
 
 
 def _lacking(level: levels.Level) -> str:
     """The reason why this machine cannot run code for `level`, and the levels it can run."""
-    ours = _host_level()
+    ours = host_level()
     why = levels.lacking(level, ours)
     return why and f"{why}; it can run {', '.join(levels.runnable(ours))}"
-
-
-def runnable_host() -> levels.Level:
-    """This machine as LLVM describes it.
-
-    >>> runnable_host().name
-    'host'
-    """
-    return _host_level()
 
 
 def runnable_levels() -> list[str]:
@@ -205,12 +196,16 @@ def runnable_levels() -> list[str]:
     >>> runnable_levels()[0]
     'host'
     """
-    return levels.runnable(_host_level())
+    return levels.runnable(host_level())
 
 
 @locks.once
-def _host_level() -> levels.Level:
-    """This machine, with all its features."""
+def host_level() -> levels.Level:
+    """This machine as LLVM describes it, with all its features.
+
+    >>> host_level().name
+    'host'
+    """
     binding = llvm()
     triple, cpu, known = binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features()
     has = {feature for feature, present in known.items() if present}
@@ -245,13 +240,8 @@ def _machine(triple: str, cpu: str, features: str, opt: int):
     return target.create_target_machine(cpu, features, opt, reloc="pic", codemodel="small", jit=True)
 
 
-_ADD = {
-    "sroa": "sroa", "newgvn": "new_gvn", "instcombine": "instruction_combine", "simplifycfg": "simplify_cfg",
-    "dce": "dead_code_elimination", "dse": "dead_store_elimination", "reassociate": "reassociate", "sccp": "sccp",
-    "sink": "sinking", "loop-rotate": "loop_rotate", "loop-unroll": "loop_unroll", "jump-threading": "jump_threading",
-    "loop-simplify": "loop_simplify", "lcssa": "lcssa", "adce": "aggressive_dce", "memcpyopt": "mem_copy_opt",
-    "always-inline": "always_inliner",
-}  # fmt: skip
+_ADD = {"sroa": "sroa", "newgvn": "new_gvn", "instcombine": "instruction_combine", "simplifycfg": "simplify_cfg",
+        "always-inline": "always_inliner"}  # fmt: skip
 
 
 @contextmanager

@@ -406,7 +406,7 @@ class Writer:
         return self.emit(x.type, f"insertelement {x.type} {x}, {item.typed}, {i.type} {i}", x, item, i)
 
     def intrinsic(self, name: str, result: str, *arguments: Val, overload: tuple[str, ...] | None = None,
-                  flags: str = "") -> Val:
+                  flags: str = "", attributes: str = "") -> Val:
         """Call an LLVM intrinsic without effects; `overload` are the types its name carries (default: the result's).
 
         >>> w = Writer()
@@ -419,7 +419,7 @@ class Writer:
         if full is None:
             parts = ("llvm", name, *map(mangle, (result,) if overload is None else overload))
             full = self._intrinsics[key] = ".".join(parts)
-            self.declare(full, result, [x.type for x in arguments])
+            self.declare(full, result, [x.type for x in arguments], attributes)
         listed = ", ".join([f"{x.type} {x}" for x in arguments])
         return self.emit(result, f"call {flags}{' ' if flags else ''}{result} @{full}({listed})", *arguments)
 
@@ -435,10 +435,10 @@ class Writer:
         suffix = f", align {align}" if align else ""
         self.levels[-1].lines.append(f"  store {x.type} {x}, ptr {pointer}{suffix}{self.here}")
 
-    def call(self, result: str, name: str, *arguments: Val, attributes: str = "") -> Val:
+    def call(self, result: str, name: str, *arguments: Val, attributes: str = "", at: int = -1) -> Val:
         """Call a function that has effects; it is declared unless this module defines it."""
         self.declare(name, result, [x.type for x in arguments], attributes)
-        return self.effect(f"call {result} @{name}({', '.join(x.typed for x in arguments)})", result)
+        return self.effect(f"call {result} @{name}({', '.join(x.typed for x in arguments)})", result, at)
 
     def alloca(self, type: str, count: int = 1, align: int = 0) -> Val:
         """A stack slot, made once per call of the function wherever this is written."""

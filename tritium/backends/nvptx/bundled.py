@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from ..occupancy import sm_number
 
 if TYPE_CHECKING:
     from ..compiler import GPUTarget
     from ..launcher.image import Host
     from ..launcher.parts import Part
-
-__all__ = ["fits", "parts"]
 
 
 def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
@@ -25,16 +24,11 @@ def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
     ['cuda:90a:32']
     """
     exact = [target for target in targets if target == here]
-    ours = _number(here)
-    rows = [(_number(target), target) for target in targets if target not in exact]
+    ours = sm_number(here.arch) or 0
+    rows = [(sm_number(target.arch) or 0, target) for target in targets if target not in exact]
     # From sm_90 on, code is made for one architecture alone.
     rows = [(sm, target) for sm, target in rows if sm == ours or sm // 10 == ours // 10 and sm < ours < 90]
     return exact + [target for _, target in sorted(rows, key=lambda row: -row[0])]
-
-
-def _number(target: GPUTarget) -> int:
-    found = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", str(target.arch))
-    return int(found[1]) if found else 0
 
 
 def parts(target: GPUTarget, binary: bytes) -> list[tuple[Part, Host]]:

@@ -7,13 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ... import knobs, passes
-from ...analysis.accesses import origins_of
+from ... import knobs
 from ...errors import OutOfResources
 from ...locks import once
-from ...passes.inline_calls import inline_calls
 from ..gpu.lower import lower_kernel
-from ..gpu.passes import pipeline
+from ..gpu.passes import launch_metadata, pipeline, with_layouts
 from ..llvm.target import assembly, llvm
 from .assemble import driver_link, ptxas
 from .assemble.traits import Traits
@@ -27,9 +25,7 @@ if TYPE_CHECKING:
 
 def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> Module:
     """Tile IR with pipelined loops, producer warps and layouts."""
-    if options.sanitized:
-        metadata["foreign"] = any(not origins for _, origins in origins_of(inline_calls(module)))
-    return passes.run(module, tile_passes(options), passes.dumping(module.name))
+    return with_layouts(module, tile_passes(options), options, metadata)
 
 
 def tile_passes(options: Options) -> tuple:
@@ -39,18 +35,12 @@ def tile_passes(options: Options) -> tuple:
 
 def llir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> str:
     """LLVM text; the metadata gets the shared memory, the preconditions and the traits of the kernel."""
-    metadata |= {name: module.attrs.get(name, usual) for name, usual in _LAUNCH_METADATA.items()}
+    metadata |= launch_metadata(module)
     nv = NvTarget.of(options.arch)
     traits = traits_of(module, nv, options.maxnreg)
     text = lower_kernel(module, nv, _attributes(traits, module), exact=options.sanitized)
     metadata |= {"shared": max(module.attrs["shared_bytes"], options.min_shared_mem), "lowered": traits}
     return text
-
-
-# Metadata for the launcher, with defaults: preconditions of the kernel, and what its implicit arguments need.
-_LAUNCH_METADATA = {
-    "preconditions": {}, "producer_warps": 0, "tensor_maps": (), "persistent": False,
-}  # fmt: skip
 
 
 def _attributes(traits: Traits, module: Module) -> str:

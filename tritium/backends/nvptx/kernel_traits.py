@@ -11,8 +11,6 @@ from ..gpu import ops as gpu_ops
 from .assemble.traits import Traits
 from .isa import wgmma
 
-__all__ = ["traits_of"]
-
 
 def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
     """The traits of a module with layouts; `maxnreg` registers are allowed, unless it shares them out itself.

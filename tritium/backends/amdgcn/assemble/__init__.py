@@ -1,1 +1,1 @@
-"""From LLVM's relocatable objects to code objects: reading, linking, and what the metadata say of resources."""
+"""From LLVM's relocatable objects to code objects: linking, and what the metadata say of resources."""

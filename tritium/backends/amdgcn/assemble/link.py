@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from ....errors import InternalError
 from ....named_tuples import NamedTuple
-from . import elf
-from .elf import ALLOC, EXECUTE, WRITE, Section, Symbol, aligned
+from ...llvm import elf
+from ...llvm.elf import ALLOC, EXECUTE, WRITE, Section, Symbol, aligned
 
 PAGE = 0x1000
 # Relocations: a width in bytes, a shift, and whether the value counts from the place.

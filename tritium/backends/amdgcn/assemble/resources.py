@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import elf, msgpack
+from ...llvm import elf
+from . import msgpack
 
 _METADATA = 32  # the kind of the note that describes kernels
 

@@ -144,5 +144,3 @@ INSTRUCTIONS: dict[str, Instruction] = {
     **{f"v_cvt_{to}_{source}": Instruction(_KINDS[to], (_KINDS[source],), emit)
        for (to, source), emit in _CASTS.items()},
 }  # fmt: skip
-
-__all__ = ["INSTRUCTIONS", "Instruction"]

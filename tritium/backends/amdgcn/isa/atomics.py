@@ -16,7 +16,7 @@ from .global_memory import zero
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 _ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 # Pairs that one instruction adds to, by family.

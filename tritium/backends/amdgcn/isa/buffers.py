@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
-from ...llvm.writer import mangle, value
+from ...llvm.writer import Val, mangle, value
 
 if TYPE_CHECKING:
-    from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 OUTSIDE = -(1 << 31)  # an offset beyond the end of every buffer
 _RECORDS = 1 << 31  # bytes of a buffer

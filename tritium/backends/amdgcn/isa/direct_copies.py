@@ -21,7 +21,7 @@ from .threads import CONVERGENT, wait_for
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 _SHARED = "ptr addrspace(3)"
 _INTRINSIC = "llvm.amdgcn.raw.ptr.buffer.load.lds"

@@ -13,7 +13,7 @@ has the layout of a result, and a dot of a dot's result needs no exchange betwee
 from __future__ import annotations
 
 from ....named_tuples import NamedTuple
-from ...gpu.layout.linear import Layout, log2, product
+from ...gpu.layout.linear import Layout, batch_bits, log2, powers, spread, spread_operand
 
 
 class Places(NamedTuple):
@@ -58,24 +58,15 @@ class Instruction(NamedTuple):
         return self.depth // self.per_lane
 
 
-def operand_places(instruction: Instruction) -> Places:
-    """Fragments of A: neighbours along K in registers; lanes walk rows, then K. Lanes left over hold copies."""
-    per_lane, lanes = instruction.per_lane, len(instruction.result.lane)
-    rows, steps = log2(instruction.size), log2(instruction.shared_by)
-    lane = [("row", 1 << k) for k in range(rows)] + [("col", per_lane << k) for k in range(steps)]
-    copies = [("row", 0)] * (lanes - rows - steps)
-    return Places(tuple(("col", 1 << k) for k in range(log2(per_lane))), (*lane, *copies))
-
-
 def k_steps(instruction: Instruction, depth: int, pack: int) -> list[int]:
     """Where along K the first lane's elements of each instruction begin.
 
-    >>> from .mfma import MFMA
+    >>> from .products import MFMA
     >>> half = next(x.instructions[1] for x in MFMA if x.name == "mfma.f32.{}f16")
     >>> half.depth, k_steps(half, 64, pack=1), k_steps(half, 64, pack=2)
     (16, [0, 16, 32, 48], [0, 4, 32, 36])
     """
-    bits = [*_powers(instruction.per_lane, instruction.per_lane * pack), *_powers(instruction.depth * pack, depth)]
+    bits = [*powers(instruction.per_lane, instruction.per_lane * pack), *powers(instruction.depth * pack, depth)]
     out = [0]
     for step in bits:
         out += [x + step for x in out]
@@ -87,9 +78,9 @@ def accumulator(shape: tuple[int, ...], instruction: Instruction, grid: tuple[in
     m, n = shape[-2:]
     step = {"row": 1, "col": n}  # transposed
     reg, lane = ([step[axis] * k for axis, k in bits] for bits in instruction.result)
-    rows, row_repeats = _spread(m, n, instruction.size, grid[0])
-    cols, col_repeats = _spread(n, 1, instruction.size, grid[1])
-    return Layout(tuple(shape), (*reg, *col_repeats, *row_repeats, *_batch(shape)), tuple(lane), (*rows, *cols))
+    rows, row_repeats = spread(m, n, instruction.size, grid[0])
+    cols, col_repeats = spread(n, 1, instruction.size, grid[1])
+    return Layout(tuple(shape), (*reg, *col_repeats, *row_repeats, *batch_bits(shape)), tuple(lane), (*rows, *cols))
 
 
 def operand(shape: tuple[int, ...], which: str, instruction: Instruction, grid: tuple[int, int], pack: int) -> Layout:
@@ -100,28 +91,6 @@ def operand(shape: tuple[int, ...], which: str, instruction: Instruction, grid: 
     lane = [across << k for k in range(log2(instruction.size))]
     lane += [along * wide << k for k in range(log2(instruction.shared_by))]
     lane += [0] * (len(instruction.result.lane) - len(lane))
-    mine, others = grid if which == "a" else grid[::-1]
-    own, repeats = _spread(outer, across, instruction.size, mine)
-    spare = [0] * log2(others)
-    reg = [along * k for k in (*_powers(1, wide), *_powers(instruction.depth * pack, depth))]
-    warp = (*own, *spare) if which == "a" else (*spare, *own)
-    return Layout(tuple(shape), (*reg, *repeats, *_batch(shape)), tuple(lane), warp)
-
-
-def _spread(count: int, stride: int, size: int, warps: int) -> tuple[list[int], list[int]]:
-    """(images of the warps, images of the repeats) of pieces of `size` along an axis; warps left over hold copies."""
-    own = [stride * size << k if size << k < count else 0 for k in range(log2(warps))]
-    return own, [stride * k for k in _powers(size * warps, count)]
-
-
-def _batch(shape: tuple[int, ...]) -> list[int]:
-    return _powers(shape[-2] * shape[-1], product(shape))
-
-
-def _powers(start: int, stop: int) -> list[int]:
-    """Powers of two times `start`, below `stop`."""
-    out = []
-    while start < stop:
-        out.append(start)
-        start *= 2
-    return out
+    warp, repeats = spread_operand(which, grid, outer, across, instruction.size)
+    reg = [along * k for k in (*powers(1, wide), *powers(instruction.depth * pack, depth))]
+    return Layout(tuple(shape), (*reg, *repeats, *batch_bits(shape)), tuple(lane), tuple(warp))

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ...gpu.lower.control import guarded
 from ...gpu.lower.convert import pack
 from ...gpu.lower.words import bytes_of
-from ...llvm.writer import value
+from ...llvm.writer import Val, value
 from . import buffers
 
 if TYPE_CHECKING:
-    from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 
 def zero(kind: str) -> Val:

@@ -17,7 +17,7 @@ from .assembly import INSTRUCTIONS, Instruction
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 _OPERAND = re.compile(r"(?P<minus>-)?(?P<bar>\|)?\$(?:(\d+)|\{(\d+)\})(?(bar)\|)$")
 _NUMBER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+(\.\d*)?)$")

@@ -19,35 +19,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from ....errors import innermost
 from ....ir import types as T
+from ...gpu.lower.control import assertion, columns, coordinates
 from ...gpu.lower.shape import convert_scalar
-from ...llvm.writer import value
+from ...llvm.writer import Val, value
 from ..records import ASSERTED, CAPACITY, CLAIMED, COMMENT, HEADER, VARIABLE
 from .atomics import SCOPES
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.layout.linear import Layout
     from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 
 def assert_failed(g: AmdLowering, op: Op) -> None:
     """Report the message with its place and end the warp."""
-    loc = innermost(op.loc) if op.loc else None
-    site = {"kind": "assert", "text": op.attrs["message"] or "assertion failed", "file": loc.file if loc else "kernel",
-            "line": loc.line if loc else 0, "function": loc.function if loc else g.module.name}  # fmt: skip
+    site = {"kind": "assert", **dict(zip(("text", "file", "line", "function"), assertion(g, op)))}
     buffer = _buffer(g)
     with g.w.when(_is_there(g, buffer)):
         _add(g, buffer, ASSERTED, 1)
         _record(g, buffer, site, [])
-    g.w.declare("llvm.amdgcn.endpgm", "void", [], "noreturn nounwind")
-    g.w.effect("call void @llvm.amdgcn.endpgm()")
+    g.w.call("void", "llvm.amdgcn.endpgm", attributes="noreturn nounwind")
 
 
 def print_values(g: AmdLowering, op: Op, values: Sequence[Sequence[Val]]) -> None:
@@ -60,30 +54,12 @@ def print_values(g: AmdLowering, op: Op, values: Sequence[Sequence[Val]]) -> Non
         thread, parts = g.linear(layout, lambda e: e) if layout else (None, [0])
         listed = [None] if xs is None else list(xs)  # written where every thread comes by
         owner, there = g.owns(layout), _is_there(g, buffer)
-        site = {"kind": "print", "text": prefix + operand, "columns": _columns(layout), "hex": op.attrs["hex"],
+        site = {"kind": "print", "text": prefix + operand, "columns": columns(layout), "hex": op.attrs["hex"],
                 "exponents": op.attrs["exponents"]}  # fmt: skip
-        with w.when(there), w.when(owner) if owner is not None else nullcontext():
+        with w.when(there), w.when(owner):
             for v, part in zip(listed, parts):
                 words, t = ([], None) if v is None else _words(g, v, T.element(op.operands[n].type))
-                _record(g, buffer, {**site, "type": t}, [*_indices(g, layout, thread, part), *words])
-
-
-def _columns(layout: Layout | None) -> list[int]:
-    """How wide each coordinate is printed."""
-    return [] if layout is None else [max(1, len(str(size - 1))) for size in layout.shape]
-
-
-def _indices(g: AmdLowering, layout: Layout | None, thread: Val | None, part: int) -> list[Val]:
-    """The element's coordinates."""
-    if layout is None or thread is None:
-        return []
-    w, index = g.w, []
-    at = w.binary("xor", thread, g.int(part)) if part else thread
-    stride = layout.numel
-    for size in layout.shape:
-        stride //= size
-        index.append(w.binary("urem", w.binary("udiv", at, g.int(stride)), g.int(size)))
-    return index
+                _record(g, buffer, {**site, "type": t}, [*coordinates(g, layout, thread, part), *words])
 
 
 def _words(g: AmdLowering, v: Val, t: T.Scalar | T.Ptr) -> tuple[list[Val], str]:

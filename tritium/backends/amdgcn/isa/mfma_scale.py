@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from ....ir import types as T
 from ....named_tuples import NamedTuple
 from ...gpu.lower.convert import pack
-from ...llvm.writer import mangle
+from ...llvm.writer import Val, mangle
 from . import fragments
 from .fragments import MFMA_16, MFMA_32, Instruction
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...gpu.layout.linear import Layout
-    from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 _WARP, _CHUNK, _GROUP, _WORD = 64, 16, 32, 4
 _FORMATS = {"e4m3": 0, "e5m2": 1, "e2m1": 4}  # as the instruction numbers them

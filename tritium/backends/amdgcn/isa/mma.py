@@ -15,29 +15,23 @@ from ....errors import fail
 from ....ir import types as T
 from ....named_tuples import NamedTuple
 from ...gpu import ops as gpu_ops
-from ...gpu.layout.linear import log2
+from ...gpu.layout.linear import Layout, in_matrix
 from ...gpu.lower.convert import pack
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
 from ...gpu.lower.words import bytes_of
 from ...gpu.shared_memory.needs import takes_shared
 from ...gpu.target import Mma
-from ...llvm.writer import lanes
+from ...llvm.writer import Val, lanes
 from . import fragments, mfma_scale
 from .architectures import ARCHITECTURES
-from .mfma import MFMA
-from .wmma import WMMA
+from .products import PRODUCTS
 
 if TYPE_CHECKING:
     from ....ir.core import Op, Value
-    from ...gpu.layout.linear import Layout
     from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
     from .fragments import Instruction
-    from .lowering import AmdLowering
-    from .target import AmdTarget
-
-PRODUCTS = (*MFMA, *WMMA)
+    from .target import AmdLowering, AmdTarget
 
 
 class Plan(NamedTuple):
@@ -64,7 +58,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
                    hint="use 16 or 32, or 0 to let tritium choose")
     if kpack < 1 or kpack & (kpack - 1):
         raise fail(ValueError, f"kpack={kpack} is not a power of two", hint="use 1 or 2")
-    family = ARCHITECTURES[arch].family
+    family = ARCHITECTURES[arch]
 
     def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> Layout | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
@@ -140,7 +134,7 @@ def dot_as(arch: str) -> dict[T.Scalar, T.Scalar]:
     >>> T.f8e5 in dot_as("gfx942"), T.f8e5 in dot_as("gfx950"), dot_as("gfx90a")[T.f8e5], dot_as("gfx90a")[T.f8e4nv]
     (True, False, bf16, f16)
     """
-    family = ARCHITECTURES[arch].family
+    family = ARCHITECTURES[arch]
     has = {t for product in PRODUCTS if family in product.families for t in (product.a, product.b)}
     if T.f16 not in has:
         return {}
@@ -169,7 +163,7 @@ def dot(g: AmdLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequenc
     sums = [pack(g.w, acc[r * count : (r + 1) * count]) for r in range(len(pieces))]
     for k in fragments.k_steps(instruction, lhs.shape[-1], how.pack):
         for r, element in enumerate(pieces):
-            batch, row, col = _split(layout.shape, element)
+            batch, row, col = in_matrix(layout.shape, element)
             sums[r] = _call(g, instruction, rhs.at(batch, k, col), lhs.at(batch, row, k), sums[r])
     return [g.w.extract(x, k) for x in sums for k in range(count)]
 
@@ -214,12 +208,6 @@ def _joined(w: NumberingWriter, items: Sequence[Val]) -> Val:
     count = lanes(vector.type) // len(items)
     parts = w.cast("bitcast", vector, f"<{count} x i{bits}>" if count > 1 else f"i{bits}")
     return w.extract(parts, first // len(items)) if count > 1 else parts
-
-
-def _split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
-    """(batch, row, column) of an element."""
-    rows, cols = map(log2, shape[-2:])
-    return element >> rows + cols, element >> cols & shape[-2] - 1, element & shape[-1] - 1
 
 
 def _call(g: AmdLowering, instruction: Instruction, x: Val, y: Val, sums: Val) -> Val:

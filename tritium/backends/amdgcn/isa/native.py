@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ....ops.expand_casts import largest
-from ...llvm.writer import value
+from ...llvm.writer import Val, value
 
 if TYPE_CHECKING:
-    from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
     PairCast = Callable[[AmdLowering, Val, Val], list[Val]]  # converts two neighbours
 
@@ -21,12 +20,7 @@ LN2 = 0.693147182464599609375, -1.904654299957768e-09  # ln 2 in two parts
 def _instruction(name: str) -> Callable[[AmdLowering, Val], Val]:
     """A row as one of the instructions that round a little less well; they take and give no subnormal numbers."""
 
-    def emit(g: AmdLowering, x: Val) -> Val:
-        full = f"llvm.amdgcn.{name}.f32"
-        g.w.declare(full, "float", ["float"], "nounwind memory(none)")
-        return g.w.emit("float", f"call float @{full}({x.typed})", x)
-
-    return emit
+    return lambda g, x: g.w.intrinsic(f"amdgcn.{name}", "float", x, attributes="nounwind memory(none)")
 
 
 _exp2, _log2 = _instruction("exp2"), _instruction("log")

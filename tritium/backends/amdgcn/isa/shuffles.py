@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...gpu.layout.linear import log2
 from ...gpu.lower.words import through_words
+from .threads import CONVERGENT
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
-_CONVERGENT = "convergent nounwind"
 ROW = 16
 _HALF_MIRROR, _MIRROR, _ROTATE, _XMASK = 0x141, 0x140, 0x120, 0x160  # controls of DPP
 
@@ -78,7 +79,7 @@ def _quads(mask: int) -> int:
 
 def _dpp(g: AmdLowering, word: Val, control: int) -> Val:
     name = "llvm.amdgcn.update.dpp.i32"
-    g.w.declare(name, "i32", ["i32", "i32", "i32 immarg", "i32 immarg", "i32 immarg", "i1 immarg"], _CONVERGENT)
+    g.w.declare(name, "i32", ["i32", "i32", "i32 immarg", "i32 immarg", "i32 immarg", "i1 immarg"], CONVERGENT)
     return g.w.effect(f"call i32 @{name}(i32 poison, {word.typed}, i32 {control}, i32 15, i32 15, i1 true)", "i32")
 
 
@@ -87,25 +88,22 @@ def _other_row(g: AmdLowering, word: Val, mask: int) -> Val:
     low, high = (sum((k ^ mask) << 4 * (k % 8) for k in part) for part in (range(8), range(8, 16)))
     low, high = (x - (x >> 31 << 32) for x in (low, high))
     name = "llvm.amdgcn.permlanex16.i32"
-    g.w.declare(name, "i32", ["i32", "i32", "i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
+    g.w.declare(name, "i32", ["i32", "i32", "i32", "i32", "i1 immarg", "i1 immarg"], CONVERGENT)
     text = f"call i32 @{name}(i32 poison, {word.typed}, i32 {low}, i32 {high}, i1 true, i1 false)"
     return g.w.effect(text, "i32")
 
 
 def _swapped(g: AmdLowering, word: Val, size: int) -> Val:
     """Groups of lanes trade places: one result has those of even groups twice, the other those of odd ones."""
-    w, name = g.w, f"llvm.amdgcn.permlane{size}.swap"
-    w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
-    both = w.effect(f"call {{ i32, i32 }} @{name}({word.typed}, {word.typed}, i1 false, i1 false)", "{ i32, i32 }")
-    even, odd = (w.effect(f"extractvalue {both.typed}, {k}", "i32") for k in range(2))
-    bit = w.binary("and", g.place("lane"), g.int(size))
-    return w.select(w.compare("icmp ne", bit, g.int(0)), even, odd)
+    even, odd = exchange(g, word, word, log2(size))
+    bit = g.w.binary("and", g.place("lane"), g.int(size))
+    return g.w.select(g.w.compare("icmp ne", bit, g.int(0)), even, odd)
 
 
 def exchange(g: AmdLowering, x: Val, y: Val, bit: int) -> tuple[Val, ...]:
     """(x, y), after lanes with this bit of their number set gave their x for the y of lanes without it: CDNA 4."""
     w, name = g.w, f"llvm.amdgcn.permlane{1 << bit}.swap"
-    w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], _CONVERGENT)
+    w.declare(name, "{ i32, i32 }", ["i32", "i32", "i1 immarg", "i1 immarg"], CONVERGENT)
     both = w.effect(f"call {{ i32, i32 }} @{name}({x.typed}, {y.typed}, i1 false, i1 false)", "{ i32, i32 }")
     return tuple(w.effect(f"extractvalue {both.typed}, {k}", "i32") for k in range(2))
 
@@ -116,6 +114,4 @@ def _permute(g: AmdLowering, word: Val, at: Val) -> Val:
 
 
 def _call(g: AmdLowering, name: str, *arguments: Val) -> Val:
-    full = f"llvm.amdgcn.{name}"
-    g.w.declare(full, "i32", ["i32"] * len(arguments), _CONVERGENT)
-    return g.w.effect(f"call i32 @{full}({', '.join(x.typed for x in arguments)})", "i32")
+    return g.w.call("i32", f"llvm.amdgcn.{name}", *arguments, attributes=CONVERGENT)

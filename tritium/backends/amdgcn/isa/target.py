@@ -6,15 +6,16 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ....errors import TritonError
 from ...gpu.cost_model import CostModel
 from ...gpu.lower import LOWER as SHARED
-from ...gpu.target import Target
+from ...gpu.target import Target, UnknownArchitecture
+from ...occupancy import MACHINES
 from . import atomics, direct_copies, global_memory, inline_asm, messages, mma, native, shuffles, threads
-from .architectures import ARCHITECTURES
+from .architectures import ARCHITECTURES, GENERATIONS
 
 if TYPE_CHECKING:
     from ...compiler import Options
+    from ...gpu.lower.function import Lowering
 
 LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
 
@@ -27,10 +28,6 @@ _RDNA = CostModel(
     registers_beside_dots=96,
 )  # fmt: skip
 _CDNA = replace(_RDNA, prefetched_dots=128, prefetch_share=8, registers_beside_dots=63)
-
-
-class UnknownArchitecture(TritonError, ValueError):
-    """A name that stands for no AMD GPU that tritium compiles for."""
 
 
 class AmdTarget(Target):
@@ -64,25 +61,26 @@ class AmdTarget(Target):
 
 @functools.cache
 def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
-    arch = ARCHITECTURES[name]
-    simds = 4
+    has, family = MACHINES["hip"][name], ARCHITECTURES[name]
+    generation = GENERATIONS.get(family, 9)
+    files = 2 if family == "cdna1" else 1  # of registers: those for accumulation are apart, and have as many
     return AmdTarget(
-        family=arch.family,
-        generation=arch.generation,
-        most_waves=arch.waves,
+        family=family,
+        generation=generation,
+        most_waves=has.warps // 4,
         nonkdim=nonkdim,
         kpack=kpack,
         name="hip",
         triple="amdgcn-amd-amdhsa",
         cpu=name,
         # A program stays on one compute unit: its warps share a cache, and barriers need not wait for loads.
-        features="+cumode" if arch.generation >= 10 else "",
-        warp_size=arch.warp_size,
-        shared_bytes=arch.lds,
-        most_threads=simds * arch.waves * arch.warp_size,
-        registers=arch.registers,
-        register_file=simds * arch.file * arch.warp_size,
-        cost=_CDNA if arch.generation == 9 else _RDNA,
+        features="+cumode" if generation >= 10 else "",
+        warp_size=has.warp_size,
+        shared_bytes=has.most_shared,
+        most_threads=has.warps * has.warp_size,
+        registers=files * has.most_registers,
+        register_file=files * has.registers,
+        cost=_CDNA if generation == 9 else _RDNA,
         lower=LOWER,
         native=native.NATIVE,
         kernel=_kernel,
@@ -97,12 +95,12 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         float_to_int=native.float_to_int,
         print_values=messages.print_values,
         assert_failed=messages.assert_failed,
-        widest_atomic=functools.partial(atomics.widest, arch.family),
+        widest_atomic=functools.partial(atomics.widest, family),
         carries_words=True,
-        pair_cast=functools.partial(native.pair_cast, arch.family),
+        pair_cast=functools.partial(native.pair_cast, family),
         reciprocal=native.reciprocal,
-        async_copies=direct_copies.COPIES if arch.family == "cdna4" else None,
-        exchange=shuffles.exchange if arch.family == "cdna4" else None,
+        async_copies=direct_copies.COPIES if family == "cdna4" else None,
+        exchange=shuffles.exchange if family == "cdna4" else None,
         exchange_bits=(4, 5),
         mma=mma.instructions(name, nonkdim, kpack),
     )
@@ -111,3 +109,11 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
 def _kernel(count: int) -> tuple[str, str]:
     """The calling convention of kernels, and the number of threads they are launched with."""
     return "amdgpu_kernel void", f'"amdgpu-flat-work-group-size"="{count},{count}" "uniform-work-group-size"="true"'
+
+
+if TYPE_CHECKING:
+
+    class AmdLowering(Lowering):
+        """A `Lowering` whose target is an AMD GPU."""
+
+        target: AmdTarget

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
-from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
-from ...gpu.rewrite.leave_early import leave_early
-from ...gpu.rewrite.merge_repeated import merge_repeated
-from ...gpu.rewrite.reduce_to_extrema import reduce_to_extrema
-from ...gpu.rewrite.unroll_loops import unroll_loops
+from ...gpu.passes import early_passes
 from . import mma
 from .native import NATIVE, casts_of
-from .target import AmdTarget, UnknownArchitecture
+from .target import AmdTarget
 
 if TYPE_CHECKING:
     from ....passes import TargetInfo
@@ -34,9 +30,4 @@ def target_info(target: AmdTarget) -> TargetInfo:
 def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`."""
     amd = AmdTarget.of(knobs.runtime.override_arch or target.arch)
-    if target.warp_size != amd.warp_size:
-        raise UnknownArchitecture(f"warps of {amd.cpu} have {amd.warp_size} threads, not {target.warp_size}: {target}")
-    unroll, merge = (make(amd.warp_size, amd.cost) for make in (unroll_loops, merge_repeated))
-    legalize = passes.legalize(target_info(amd))
-    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
-            legalize, passes.dce)  # fmt: skip
+    return early_passes(target, amd, amd.cpu, target_info(amd))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
-    from .lowering import AmdLowering
+    from .target import AmdLowering
 
 TICK = 10  # nanoseconds
 CONVERGENT = "convergent nounwind"
@@ -22,9 +22,7 @@ def index(g: AmdLowering, what: str, axis: int = 0) -> Val:
 
 def special(g: AmdLowering, name: str, type_: str = "i32") -> Val:
     """What is the same throughout the kernel, of an intrinsic without arguments."""
-    full = f"llvm.amdgcn.{name}"
-    g.w.declare(full, type_, [], "nounwind memory(none)")
-    return g.w.effect(f"call {type_} @{full}()", type_, at=0)
+    return g.w.call(type_, f"llvm.amdgcn.{name}", attributes="nounwind memory(none)", at=0)
 
 
 def _programs(g: AmdLowering, axis: int) -> Val:
@@ -39,8 +37,7 @@ def clock(g: AmdLowering, what: str) -> Val:
     """Nanoseconds as i64, of a counter that runs at 100 MHz, or the number of the compute unit."""
     if what in ("time", "globaltimer"):
         full = "llvm.amdgcn.s.memrealtime" if g.target.generation < 11 else "llvm.readsteadycounter"
-        g.w.declare(full, "i64", [], "nounwind")
-        ticks = g.w.effect(f"call i64 @{full}()", "i64")
+        ticks = g.w.call("i64", full, attributes="nounwind")
         return g.w.effect(f"mul i64 {ticks}, {TICK}", "i64")
     return special_register(g, *_UNIT[g.target.generation])
 
@@ -82,5 +79,4 @@ def wait_for(g: AmdLowering, loads: int = 63, shared: int = 15) -> None:
 
 def uniform(g: AmdLowering, x: Val) -> Val:
     """A value equal in all lanes, in a scalar register."""
-    g.w.declare("llvm.amdgcn.readfirstlane.i32", "i32", ["i32"], CONVERGENT)
-    return g.w.effect(f"call i32 @llvm.amdgcn.readfirstlane.i32({x.typed})", "i32", at=0)
+    return g.w.call("i32", "llvm.amdgcn.readfirstlane.i32", x, attributes=CONVERGENT, at=0)

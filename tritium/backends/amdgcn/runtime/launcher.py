@@ -46,8 +46,7 @@ _SEND = """\
                                                 i32 %shared, ptr %stream, ptr %parameters, ptr null)
   br label %leave
 special:                                          ; all programs are on the GPU at once
-  %threads.c = load i32, field info.threads of %info
-  %shared.c = load i32, field info.shared of %info
+  %threads.c, %shared.c = load threads, shared of info %info
   %code.special = call i32 @hipModuleLaunchCooperativeKernel(ptr %function, i32 %x, i32 %y, i32 %z, i32 %threads.c,
                                                              i32 1, i32 1, i32 %shared.c, ptr %stream, ptr %parameters)
 """

@@ -22,8 +22,6 @@ from ...gpu_runtime import launch as shared
 from ...gpu_runtime import memory
 from .hip import HIP, HipError
 
-__all__ = ["Messages", "drain", "set_room"]
-
 _RECORDS = "tritium.backends.amdgcn.records"
 _room = 1 << 18  # words of the buffer of a kernel: 1 MiB
 _all: weakref.WeakSet[Messages] = weakref.WeakSet()

@@ -10,8 +10,6 @@ from ...gpu_runtime import services as shared
 from .hip import HIP
 from .messages import set_room
 
-__all__ = ["Utils"]
-
 
 class Utils(shared.Utils):
     """`driver.active.utils` on AMD GPUs."""

@@ -13,16 +13,12 @@ from .... import ops
 from ....analysis.affine import Affine, Form, Loose, strides_behind
 from ....analysis.arithmetic import ARITHMETIC, is_index, keeps_integers
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ...llvm.writer import Val
-from .index import power_of_two, source_index
+from .index import Index, power_of_two, source_index
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ..lower.function import Lowering
-    from .index import Index
-
-__all__ = ["ADDRESSING", "described", "form_of", "loose_index", "usual_stride"]
 
 # Ops that are cheaper to rematerialize than to buffer.
 ADDRESSING = ARITHMETIC - {ops.constant}

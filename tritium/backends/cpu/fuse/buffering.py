@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result, walk
+from ....ir.core import Arg, Block, Op, Result, Value, walk
 from .affine import ADDRESSING
 from .dependences import positionwise, reorders
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Value
     from .fuse_loops import _Fusion
     from .plan import LoopNest, _Groups
 

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ....ir.opdef import OpKind
-
-__all__ = ["clip_mask", "uniform_beyond"]
 
 
 def clip_mask(op: Op) -> Value | None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .fuse_loops import _Fusion
     from .plan import LoopNest
 
-__all__ = ["Assumptions", "disjoint", "positionwise", "reorders"]
 
 class Assumptions:
     """Preconditions of a kernel: `pairs` of accesses that are disjoint or identical, and rows of values that are

@@ -9,16 +9,11 @@ they stand, and ignores scratch memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....ir import types as T
-from ....ir.core import Result, walk
+from ....ir.core import Block, Op, Result, walk
 from ....ir.opdef import op
-
-if TYPE_CHECKING:
-    from ....ir.core import Block, Op
-
-__all__ = ["buffer", "free", "is_marker", "loop_nest", "materialize", "reads"]
 
 
 @op("loop_nest", axis=None)

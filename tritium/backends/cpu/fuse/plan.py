@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Result, walk
+from ....ir.core import Arg, Block, Op, Result, Value, walk
 from ....named_tuples import NamedTuple
 from ....passes.reduce_early import WIDE, runs_across
 from .buffering import MATERIALIZED, Buffering
@@ -20,10 +20,7 @@ from .dependences import disjoint
 from .uniform_quotients import axis_info_of
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Op, Value
     from .fuse_loops import _Fusion
-
-__all__ = ["LoopNest", "Plan", "is_scalar", "iteration_space", "plan"]
 
 
 class LoopNest:

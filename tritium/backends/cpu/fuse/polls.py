@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....passes.regions import trip_count
 from . import ops as cpu_ops
 
 if TYPE_CHECKING:
-    from ....ir.core import Block
+    from ....ir.core import Block, Op
     from ...llvm.writer import Val
     from ..lower.function import Lowering
-
-__all__ = ["ask", "count", "is_long", "is_long_program", "iterations", "trips", "work"]
 
 _BETWEEN = 1 << 20  # elements computed between two polls
 _SHORT = 1 << 24  # elements; a loop that computes no more does not poll
@@ -33,29 +31,6 @@ _UNKNOWN = 16  # assumed trip count of a loop whose bounds are run-time values
 _MOST = 1 << 16
 _SHORT_PROGRAM = 1 << 14  # elements; the pool polls after a thousand programs that compute no more
 _LONG_ITERATION = 1 << 14  # elements; an iteration that computes more polls every time
-
-
-def trips(op: Op) -> int | None:
-    """The trip count of a `for` loop, None if it is not a compile-time constant.
-
-    >>> from tritium.ir.text import parse_module
-    >>> loop = '''kernel @k(%n: i32) {
-    ...   %a = constant {value=2, type=i32} : i32
-    ...   %b = constant {value=9, type=i32} : i32
-    ...   %c = constant {value=3, type=i32} : i32
-    ...   for %a, %b, %c {
-    ...   ^(%i: i32):
-    ...     yield
-    ...   }
-    ... }'''
-    >>> [trips(op) for op in parse_module(loop).body.ops if op.kind is ops.for_]
-    [3]
-    """
-    bounds = op.operands[:3]
-    if not all(isinstance(x, Op) and x.kind is ops.constant for x in bounds):
-        return None
-    start, stop, step = (int(x.attrs["value"]) for x in bounds)
-    return len(range(start, stop, step)) if step else None
 
 
 def work(*blocks: Block) -> int:
@@ -73,7 +48,7 @@ def work(*blocks: Block) -> int:
 
 def _work_of(op: Op) -> int:
     if op.kind is ops.for_:
-        known = trips(op)
+        known = trip_count(op)
         return work(*op.regions) * (_UNKNOWN if known is None else known)
     if op.kind is ops.while_:
         return work(*op.regions) * _UNKNOWN
@@ -93,7 +68,7 @@ def _work_of(op: Op) -> int:
 
 def is_long(op: Op) -> bool:
     """Whether a `for` loop may run for so long that it must poll."""
-    known = trips(op)
+    known = trip_count(op)
     return known is None or known * work(*op.regions) > _SHORT
 
 

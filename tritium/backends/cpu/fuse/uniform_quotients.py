@@ -11,21 +11,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....analysis.axis_info import analyze
+from ....analysis.axis_info import AxisInfo, analyze
 from ....analysis.views import axes_behind
 from ....ir import types as T
-from ....ir.core import Op
-from .index import iota
+from ....ir.core import Block, Op, Value
+from .index import Coordinate, Index, iota
 
 if TYPE_CHECKING:
-    from ....analysis.axis_info import AxisInfo
-    from ....ir.core import Block, Value
     from ...llvm.writer import Val
     from ..lower.function import Lowering
     from .fuse_loops import _Fusion
-    from .index import Coordinate, Index
-
-__all__ = ["axis_info_of", "chunk", "counting", "same", "width"]
 
 
 def same(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Index | None:

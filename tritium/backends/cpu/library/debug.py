@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from ...llvm.writer import Val, Writer
 
-__all__ = ["line_format", "print_line"]
-
 # How C spells each kind of value; `*` stands for the number of hexadecimal digits.
 _SPELLED = {"none": "", "int": "%lld", "uint": "%llu", "float": "%f", "exponent": "%a", "pointer": "%p",
             "hex": "0x%0*llx"}  # fmt: skip

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from ...llvm.notation import expand
 
-__all__ = ["SIZES", "SYMBOLS", "partial"]
-
 SIZES = (1, 2, 4, 8)
 _VERBS = ("copy", "load", "store", "gather", "scatter")
 SYMBOLS = {size: tuple(f"tt.{verb}.{size}" for verb in _VERBS) for size in SIZES}

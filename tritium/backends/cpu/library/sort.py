@@ -15,8 +15,6 @@ from __future__ import annotations
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, element, vector
 
-__all__ = ["KINDS", "SYMBOLS", "sort"]
-
 _LANES = 16
 
 KINDS = {

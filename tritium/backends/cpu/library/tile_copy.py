@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from ...llvm.notation import expand
 
-__all__ = ["SYMBOLS", "tile_copy"]
-
 SYMBOLS = ("tt.tile.load", "tt.tile.store")
 
 _TEXT = """

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .... import ops
 from ....analysis.affine import is_uniform, strides_behind
-from ....analysis.polynomial import ZERO, Poly
+from ....analysis.polynomial import ZERO, Poly, Scalars
 from ....ir import types as T
-from ....ir.core import Arg, Op
+from ....ir.core import Arg, Op, Value
 from ....named_tuples import NamedTuple
 
 if TYPE_CHECKING:
     from ....analysis.affine import Form as Terms
-    from ....analysis.polynomial import Scalars
-    from ....ir.core import Value
 
 Limit: TypeAlias = "tuple[int, Poly | None, Poly | None]"  # (axis, low, high)
 

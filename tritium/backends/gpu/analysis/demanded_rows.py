@@ -11,15 +11,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....analysis.polynomial import Scalars
-from ....ir.core import Result
-from .affine import bounds
+from ....analysis.polynomial import Poly, Scalars
+from ....ir.core import Block, Op, Result, Value
+from .affine import Access, bounds
 
 if TYPE_CHECKING:
-    from ....analysis.polynomial import Poly
-    from ....ir.core import Block, Op, Value
     from ..pipeline.schedule import Schedule
-    from .affine import Access
 
 
 def unobserved(block: Block, loop: Op, schedule: Schedule, load: Op, axis: int, access: Access) -> bool:
@@ -69,6 +66,3 @@ def _reads(block: Block) -> Iterator[Value]:
         yield from op.operands
         for region in op.regions:
             yield from _reads(region)
-
-
-__all__ = ["unobserved"]

@@ -13,10 +13,9 @@ from .... import ops
 from ....analysis.ranges import Derivations, assume
 from ....ir import types as T
 from ....ir.bounds import bounds
-from ....ir.core import Op, walk
+from ....ir.core import Module, Op, walk
 
 if TYPE_CHECKING:
-    from ....ir.core import Module
     from .preconditions import Row
 
 SMALL = 1 << 21
@@ -44,6 +43,3 @@ def divides(op: Op) -> bool:
         return False
     divisor = op.operands[1]
     return not (type(divisor) is Op and divisor.kind is ops.constant)
-
-
-__all__ = ["SMALL", "divides", "small_dividends"]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ....ir.core import Op
+from ....ir.core import Block, Op
 from ....ir.rewrite import uses
-
-if TYPE_CHECKING:
-    from ....ir.core import Block
 
 
 def held_sums(body: Block) -> Iterator[tuple[int, Op]]:
@@ -22,6 +18,3 @@ def held_sums(body: Block) -> Iterator[tuple[int, Op]]:
         arg = body.args[1 + k]
         if dot.operands[2] is arg and count[arg] == count[dot] == 1:
             yield k, dot
-
-
-__all__ = ["held_sums"]

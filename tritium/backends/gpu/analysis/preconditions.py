@@ -8,21 +8,14 @@ loops or grids of several axes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .... import ops
-from ....analysis.polynomial import ITERATION, in_order
+from ....analysis.polynomial import ITERATION, Poly, in_order
 from ....analysis.ranges import Derivations, Rows, assume
-from ....ir.core import Op
+from ....ir.core import Module, Op
 from ....passes.regions import counts_down
-from .affine import limits
-
-if TYPE_CHECKING:
-    from ....analysis.polynomial import Poly
-    from ....ir.core import Module
-    from .affine import Access, Dim
-
-__all__ = ["Assumptions", "Row"]
+from .affine import Access, Dim, limits
 
 Row: TypeAlias = "tuple[Any, ...]"  # (name, type, operands...), as in `ir.bounds`
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result
+from ....ir.core import Arg, Block, Module, Op, Result, Value
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Module, Value
     from ..cost_model import CostModel
 
 Along: TypeAlias = "tuple[int | None, ...]"  # an axis of each operand
@@ -49,14 +48,6 @@ def _packed(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis,) * len(op.operands) if shape and inner // blocks % op.attrs["pack"] == 0 else None
 
 
-def _expand_dims(op: Op, axis: int, blocks: int) -> Along | None:
-    return (axis - (axis > op.attrs["axis"]),) if axis != op.attrs["axis"] else None
-
-
-def _broadcast(op: Op, axis: int, blocks: int) -> Along | None:
-    return (axis if T.shape(op.operands[0].type)[axis] != 1 else None,)
-
-
 def _reshape(op: Op, axis: int, blocks: int) -> Along | None:
     """The axis that begins at the same element."""
     old, new = T.shape(op.operands[0].type), T.shape(op.type)
@@ -69,27 +60,11 @@ def _reshape(op: Op, axis: int, blocks: int) -> Along | None:
     return None
 
 
-def _join(op: Op, axis: int, blocks: int) -> Along | None:
-    return (axis, axis) if axis < len(op.type.shape) - 1 else None
+def _not_last(op: Op, axis: int, blocks: int) -> Along | None:
+    return (axis,) * len(op.operands) if axis < len(op.type.shape) - 1 else None
 
 
-def _cat(op: Op, axis: int, blocks: int) -> Along | None:
-    return (axis, axis) if axis != op.attrs["axis"] else None
-
-
-def _gather(op: Op, axis: int, blocks: int) -> Along | None:
-    return (None if axis == op.attrs["axis"] else axis, axis)
-
-
-def _sort(op: Op, axis: int, blocks: int) -> Along | None:
-    return (axis,) if axis < len(op.type.shape) - 1 else None
-
-
-def _reduce(op: Op, axis: int, blocks: int) -> Along | None:
-    return (axis + (axis >= op.attrs["axis"]),) * len(op.operands)
-
-
-def _scan(op: Op, axis: int, blocks: int) -> Along | None:
+def _not_along(op: Op, axis: int, blocks: int) -> Along | None:
     return (axis,) * len(op.operands) if axis != op.attrs["axis"] else None
 
 
@@ -105,18 +80,19 @@ def _dot(op: Op, axis: int, blocks: int, least: int) -> Along | None:
 _RULES = {
     ops.arange: lambda op, axis, blocks: (),
     ops.splat: lambda op, axis, blocks: (None,),
-    ops.expand_dims: _expand_dims,
-    ops.broadcast: _broadcast,
+    ops.expand_dims: lambda op, axis, blocks: (
+        (axis - (axis > op.attrs["axis"]),) if axis != op.attrs["axis"] else None),
+    ops.broadcast: lambda op, axis, blocks: (axis if T.shape(op.operands[0].type)[axis] != 1 else None,),
     ops.reshape: _reshape,
     ops.trans: lambda op, axis, blocks: (op.attrs["order"][axis],),
-    ops.join: _join,
+    ops.join: _not_last,
     ops.split: lambda op, axis, blocks: (axis,),
-    ops.cat: _cat,
-    ops.gather: _gather,
-    ops.sort: _sort,
-    ops.topk: _sort,
-    ops.reduce: _reduce,
-    ops.scan: _scan,
+    ops.cat: _not_along,
+    ops.gather: lambda op, axis, blocks: (None if axis == op.attrs["axis"] else axis, axis),
+    ops.sort: _not_last,
+    ops.topk: _not_last,
+    ops.reduce: lambda op, axis, blocks: (axis + (axis >= op.attrs["axis"]),) * len(op.operands),
+    ops.scan: _not_along,
     ops.map_: _packed,
     ops.inline_asm: _packed,
 }

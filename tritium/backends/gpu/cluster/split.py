@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
-from ....ir.core import Block, Op, Result, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
 from ....ir.rewrite import copy_region, uses
 from ....named_tuples import NamedTuple
 from ....passes.inline_calls import inline_calls
@@ -28,7 +28,6 @@ from .. import ops as gpu_ops
 from .axes import Axes
 
 if TYPE_CHECKING:
-    from ....ir.core import Arg, Module, Value
     from ..cost_model import CostModel
     from ..target import Target
 
@@ -235,9 +234,6 @@ class _Split:
             if ordered and op not in self.used:
                 self.meet()
 
-    def barrier(self, op: Op) -> None:
-        self.meet()
-
     # --- control ------------------------------------------------------------------------------------------------------
     def loop(self, op: Op) -> None:
         first, parameters = op.kind.loop
@@ -359,7 +355,7 @@ _EMIT = {
     ops.reduce: _Split.reduce,
     ops.print_: _Split.by_first,
     ops.clock: _Split.by_first,
-    ops.barrier: _Split.barrier,
+    ops.barrier: lambda split, op: split.meet(),
     ops.for_: _Split.loop,
     ops.while_: _Split.loop,
     ops.if_: _Split.branch,
@@ -369,6 +365,3 @@ _EMIT = {
 def _several(made: Any) -> tuple[Value, ...]:
     """The values that a builder gave for an op, as a tuple."""
     return made if type(made) is tuple else (made,)
-
-
-__all__ = ["split_clusters"]

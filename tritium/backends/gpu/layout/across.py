@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Op, walk
+from ....ir.core import Arg, Module, Op, Value, walk
 
 if TYPE_CHECKING:
-    from ....ir.core import Module, Value
     from ..target import Target
 
 
@@ -64,6 +63,3 @@ def _sources(x: Value, axis: int, carried: dict, seen: set) -> Iterator[tuple[Op
     elif type(x) is Op and x.kind.elementwise:
         for y in x.operands:
             yield from _sources(y, axis, carried, seen)
-
-
-__all__ = ["is_across", "loads_across"]

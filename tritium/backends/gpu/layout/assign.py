@@ -34,6 +34,3 @@ def _assigned(module: Module, target: Target, nonnegative: list | None) -> Modul
     accesses = Accesses.of(module, target, nonnegative)
     made, loads = place_layouts(module, choose_layouts(module, target, accesses))
     return place_layouts(module, choose_layouts(module, target, accesses, loads))[0] if loads else made
-
-
-__all__ = ["assign_layouts"]

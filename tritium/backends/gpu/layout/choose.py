@@ -160,10 +160,6 @@ def _dot_shared(choice: Choice, op: Op, k: int) -> Layout:
     return choice.mma.started(op, choice.warps)[0]
 
 
-def _dot_scaled(choice: Choice, op: Op, k: int) -> Layout:
-    return scaled_layouts(choice, op)[0]
-
-
 def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
     if len(op.type.shape) == 1:
         return choice.default(op.type.shape)
@@ -172,10 +168,6 @@ def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
 
 def _loop(choice: Choice, op: Op, k: int) -> Layout:
     return choice.anchors[op.regions[-1].args[op.kind.loop.parameters + k]]
-
-
-def _branch(choice: Choice, op: Op, k: int) -> Layout:
-    return choice.anchor(choice.leader([r.yields[k] for r in op.regions]))
 
 
 def _join(choice: Choice, op: Op, k: int) -> Layout:
@@ -195,14 +187,12 @@ def _gather(choice: Choice, op: Op, k: int) -> Layout:
 _ANCHOR: dict[object, Callable[[Choice, Op, int], Layout]] = {  # anchors, and ops whose results come out of regions
     ops.dot: _dot,
     gpu_ops.dot_shared: _dot_shared,
-    gpu_ops.dot_scaled: _dot_scaled,
+    gpu_ops.dot_scaled: lambda choice, op, k: scaled_layouts(choice, op)[0],
     gpu_ops.dot_buffers: _dot_buffers,
     gpu_ops.buffer_load: _buffer_load,
     gpu_ops.cluster_all_gather: _gather,
     ops.for_: _loop,
     ops.while_: _loop,
-    ops.if_: _branch,
+    ops.if_: lambda choice, op, k: choice.anchor(choice.leader([r.yields[k] for r in op.regions])),
     ops.join: _join,
 }
-
-__all__ = ["Choice", "choose_layouts"]

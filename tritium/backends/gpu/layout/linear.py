@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from math import prod as product
 
 from tritium.named_tuples import NamedTuple
 
@@ -56,6 +57,10 @@ class Layout(NamedTuple):
         """The part of the element index that each register adds, in register order."""
         return span_of(self.reg)
 
+    def places(self) -> dict[int, int]:
+        """{part of the element index: the first register that adds it}."""
+        return {e: r for r, e in reversed(list(enumerate(self.register_elements())))}
+
     def within(self, groups: tuple[int, ...]) -> int:
         """The register bits that stay within aligned groups of `groups[axis]` neighbours along each axis.
 
@@ -69,9 +74,7 @@ class Layout(NamedTuple):
 
     def map(self, fn: Callable[[int], int], shape: tuple[int, ...] | None = None) -> Layout:
         """Another layout with `fn` applied to every image."""
-        return Layout(
-            tuple(self.shape if shape is None else shape), *(tuple(fn(x) for x in getattr(self, p)) for p in PARTS)
-        )
+        return Layout(tuple(self.shape if shape is None else shape), *(tuple(map(fn, part)) for part in self[1:]))
 
     # --- shape changes: the layout of the result of an op on a value in this layout -------------------------------
     def reshape(self, shape: tuple[int, ...]) -> Layout:
@@ -221,7 +224,7 @@ def multiplied(shape: Sequence[int], warps: int, lanes: int, sizes: Sequence[int
     """
     (m, n), inside = shape[-2:], log2(lanes)
     row, col = [n << k for k in range(log2(m))], [1 << k for k in range(log2(n))]
-    batch = [1 << k for k in range(log2(m * n), log2(product(shape)))]
+    batch = batch_bits(shape)
     mine = max(0, len(row) + len(col) - inside - log2(warps))
     cols = min(len(col), max(mine // 2, mine - len(row)))
     rows = mine - cols
@@ -239,6 +242,31 @@ def multiplied(shape: Sequence[int], warps: int, lanes: int, sizes: Sequence[int
     places = [*rest, *batch]
     kept = places[log2(warps) :]
     return Layout(tuple(shape), (*reg, *last, *kept), pad(lane, inside), pad(places[: log2(warps)], log2(warps)))
+
+
+def spread(count: int, stride: int, size: int, warps: int) -> tuple[list[int], list[int]]:
+    """(images of the warps, images of the repeats) of pieces of `size` along an axis of `count` elements, `stride`
+    apart; warps left over hold copies.
+
+    >>> spread(64, 128, 16, 2), spread(16, 1, 16, 2)
+    (([2048], [4096]), ([0], []))
+    """
+    own = [stride * size << k if size << k < count else 0 for k in range(log2(warps))]
+    return own, [stride * k for k in powers(size * warps, count)]
+
+
+def spread_operand(which: str, grid: tuple[int, int], count: int, stride: int,
+                   size: int) -> tuple[list[int], list[int]]:
+    """As `spread`, of operand "a" or "b" of a dot whose result a grid of warps (along M, along N) shares."""
+    mine, others = grid if which == "a" else grid[::-1]
+    own, repeats = spread(count, stride, size, mine)
+    spare = [0] * log2(others)
+    return own + spare if which == "a" else spare + own, repeats
+
+
+def batch_bits(shape: Sequence[int]) -> list[int]:
+    """The images of the bits of all axes but the last two."""
+    return powers(shape[-2] * shape[-1], product(shape))
 
 
 # --- conversions ------------------------------------------------------------------------------------------------
@@ -339,12 +367,17 @@ def log2(n: int) -> int:
     return int(n).bit_length() - 1
 
 
-def product(shape: Iterable[int]) -> int:
-    """How many elements a shape has."""
-    n = 1
-    for d in shape:
-        n *= d
-    return n
+def powers(start: int, stop: int) -> list[int]:
+    """Powers of two times `start`, below `stop`.
+
+    >>> powers(3, 20)
+    [3, 6, 12]
+    """
+    out = []
+    while start < stop:
+        out.append(start)
+        start *= 2
+    return out
 
 
 def axis_bits(shape: Sequence[int], axis: int) -> tuple[int, int]:
@@ -360,6 +393,12 @@ def coordinates(shape: tuple[int, ...], element: int) -> tuple[int, ...]:
         out.append(element % d)
         element //= d
     return tuple(reversed(out))
+
+
+def in_matrix(shape: Sequence[int], element: int) -> tuple[int, int, int]:
+    """(batch, row, column) of a row-major index."""
+    rows, cols = map(log2, shape[-2:])
+    return element >> rows + cols, element >> cols & shape[-2] - 1, element & shape[-1] - 1
 
 
 @functools.cache

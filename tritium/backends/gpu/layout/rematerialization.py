@@ -48,6 +48,3 @@ class Rematerialization:
 def bytes_of(x: Value) -> int:
     """Bytes of the elements of a tile."""
     return x.type.numel * x.type.element.bytes
-
-
-__all__ = ["Rematerialization", "bytes_of"]

@@ -15,7 +15,7 @@ from ....ir import types as T
 from ....ir.core import Op, Result, Value
 from .. import ops as gpu_ops
 from .axis import Runs
-from .linear import PARTS, Layout, axis_bits, blocked, transposing
+from .linear import Layout, axis_bits, blocked, transposing
 
 if TYPE_CHECKING:
     from .choose import Choice
@@ -40,18 +40,6 @@ def with_low_register(layout: Layout) -> Layout:
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
-def _reshape_result(a: Choice, op: Op, source: Layout) -> Layout:
-    return source.reshape(op.type.shape)
-
-
-def _trans_result(a: Choice, op: Op, source: Layout) -> Layout:
-    return source.trans(op.attrs["order"])
-
-
-def _reduce_result(a: Choice, op: Op, source: Layout) -> Layout:
-    return source.drop(op.attrs["axis"]).dedupe()
-
-
 def _packed_result(a: Choice, op: Op, source: Layout) -> Layout:
     """Neighbours that are computed together must be in one thread."""
     pack = op.attrs["pack"]
@@ -59,14 +47,13 @@ def _packed_result(a: Choice, op: Op, source: Layout) -> Layout:
 
 
 def _join_result(a: Choice, op: Op, source: Layout) -> Layout:
-    return Layout(op.type.shape, (1, *(x << 1 for x in source.reg)), *(tuple(x << 1 for x in p) for p in source[2:]))
+    wide = source.map(lambda x: x << 1, op.type.shape)
+    return wide._replace(reg=(1, *wide.reg))
 
 
 def _split_result(a: Choice, op: Op, source: Layout) -> Layout:
     inner = with_low_register(source)
-    return Layout(
-        op.types[0].shape, tuple(x >> 1 for x in inner.reg[1:]), *(tuple(x >> 1 for x in p) for p in inner[2:])
-    )
+    return inner._replace(reg=inner.reg[1:]).map(lambda x: x >> 1, op.types[0].shape)
 
 
 def _cat_result(a: Choice, op: Op, source: Layout) -> Layout:
@@ -85,28 +72,20 @@ def _broadcast_result(a: Choice, op: Op, source: Layout) -> Layout:
     return a.default(op.type.shape)
 
 
-def _topk_result(a: Choice, op: Op, source: Layout) -> Layout:
-    return Runs(source, op.attrs["k"]).result
-
-
-def _default_result(a: Choice, op: Op, source: Layout) -> Layout:
-    return a.default(op.type.shape)
-
-
 RESULT = {
-    ops.expand_dims: _reshape_result,
-    ops.reshape: _reshape_result,
-    ops.trans: _trans_result,
-    ops.reduce: _reduce_result,
+    ops.expand_dims: lambda a, op, source: source.reshape(op.type.shape),
+    ops.reshape: lambda a, op, source: source.reshape(op.type.shape),
+    ops.trans: lambda a, op, source: source.trans(op.attrs["order"]),
+    ops.reduce: lambda a, op, source: source.drop(op.attrs["axis"]).dedupe(),
     ops.map_: _packed_result,
     ops.inline_asm: _packed_result,
     ops.join: _join_result,
     ops.split: _split_result,
     ops.cat: _cat_result,
     ops.broadcast: _broadcast_result,
-    ops.topk: _topk_result,
-    ops.gather: _default_result,
-    ops.histogram: _default_result,
+    ops.topk: lambda a, op, source: Runs(source, op.attrs["k"]).result,
+    ops.gather: lambda a, op, source: a.default(op.type.shape),
+    ops.histogram: lambda a, op, source: a.default(op.type.shape),
 }
 
 
@@ -119,18 +98,9 @@ def _reshape_operand(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout
     return layout.reshape(_shape(op, k)) if layout else a.anchor(op.operands[k])
 
 
-def _trans_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
-    return layout.untrans(op.attrs["order"])
-
-
-def _broadcast_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
-    return layout.squash(_shape(op, k)).dedupe()
-
-
 def _join_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
-    halves = {p: tuple(x >> 1 for x in getattr(layout, p)) for p in PARTS}
-    halves["reg"] = tuple(x >> 1 for x in layout.reg if x != 1)
-    return Layout(_shape(op, k), **halves)
+    half = layout._replace(reg=tuple(x for x in layout.reg if x != 1))
+    return half.map(lambda x: x >> 1, _shape(op, k))
 
 
 def _cat_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
@@ -139,22 +109,9 @@ def _cat_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     return half.map(lambda x: (x & (bit - 1)) | (x >> 1 & -bit), _shape(op, k))
 
 
-def _split_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
-    return with_low_register(a.anchor(op.operands[k]))
-
-
 def _anchored(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
     """Any layout will do: the op reads the tile through shared memory or register by register."""
     return a.anchor(op.operands[k])
-
-
-def _with_first(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
-    """The layout of the first operand."""
-    return a.anchor(op.operands[0])
-
-
-def _gather_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
-    return layout if k == 1 else a.anchor(op.operands[k])
 
 
 def _dot_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
@@ -193,14 +150,14 @@ def _share_operand(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
 OPERAND = {
     ops.expand_dims: _reshape_operand,
     ops.reshape: _reshape_operand,
-    ops.trans: _trans_operand,
-    ops.broadcast: _broadcast_operand,
+    ops.trans: lambda a, op, k, layout: layout.untrans(op.attrs["order"]),
+    ops.broadcast: lambda a, op, k, layout: layout.squash(_shape(op, k)).dedupe(),
     ops.join: _join_operand,
     ops.cat: _cat_operand,
-    ops.split: _split_operand,
-    ops.gather: _gather_operand,
+    ops.split: lambda a, op, k, layout: with_low_register(a.anchor(op.operands[k])),
+    ops.gather: lambda a, op, k, layout: layout if k == 1 else a.anchor(op.operands[k]),
     ops.dot: _dot_operand,
-    ops.assert_: _with_first,
+    ops.assert_: lambda a, op, k, layout: a.anchor(op.operands[0]),
     ops.histogram: _anchored,
     ops.print_: _anchored,
     ops.extract: _anchored,

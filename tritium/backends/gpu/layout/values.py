@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....ir import types as T
 from ....ir.core import Result
 from .linear import Layout
-
-if TYPE_CHECKING:
-    pass
 
 
 def layout_of(x: Any) -> Any:

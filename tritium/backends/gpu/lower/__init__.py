@@ -6,8 +6,6 @@ from . import async_copy, calls, control, convert, dot, memory, reduce, scan, sh
 from .function import LOWER as _FOUND
 from .function import lower_kernel
 
-FAMILIES = (async_copy, calls, control, convert, dot, memory, reduce, scan, shape, sort, topk)
-
 LOWER = MappingProxyType(_FOUND)  # a target has a table of its own: {**LOWER, **more}
 
-__all__ = ["FAMILIES", "LOWER", "lower_kernel"]
+__all__ = ["LOWER", "lower_kernel"]

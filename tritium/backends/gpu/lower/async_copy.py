@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from .. import ops as gpu_ops
@@ -11,13 +10,12 @@ from ..layout.linear import image
 from ..layout.swizzle import swizzled
 from ..shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, bytes_of, takes_shared
 from .convert import read, write
-from .function import lower
+from .function import LOWER, Lowering, lower
 from .shared_memory import Passage, wait_for_tma
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .function import Lowering
 
 
 @lower(gpu_ops.multibuffer)
@@ -29,14 +27,10 @@ def multibuffer(g: Lowering, op: Op) -> list[Val]:
     return [g.int(base) for base in addresses(op)]
 
 
-@lower(gpu_ops.release)
-def release(g: Lowering, op: Op, address: Sequence[Val]) -> None:
-    """Allocation is done: nothing happens here."""
-
-
-@lower(gpu_ops.tma_wait)
-def tma_wait(g: Lowering, op: Op) -> None:
-    wait_for_tma(g, op.attrs["written"])
+LOWER |= {
+    gpu_ops.release: lambda g, op, address: None,  # allocation is done: nothing happens here
+    gpu_ops.tma_wait: lambda g, op: wait_for_tma(g, op.attrs["written"]),
+}
 
 
 @lower(gpu_ops.share)
@@ -64,7 +58,7 @@ def async_load(g: Lowering, op: Op, buffer: Sequence[Val], pointers: Sequence[Va
     images, _ = swizzled(tile.shape, op.attrs["axis"], size)
     at = g.addresses(layout, lambda x: image(images, x))
     once = g.owns(layout)
-    with w.when(once) if once is not None else nullcontext():
+    with w.when(once):
         for r in range(0, layout.registers, width):
             offset, constant = at[r]
             address = g.shared.pointer(g, w.binary("add", buffer[0], offset))

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
-from ....ir.core import callees_first
+from ....ir.core import Module, Op, callees_first
 from ....named_tuples import NamedTuple
-from ...llvm.writer import value
+from ...llvm.writer import Val, value
 from .function import Lowering, llvm_type, lower
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op
-    from ...llvm.writer import Val
 
 
 class Callee(NamedTuple):

@@ -7,20 +7,19 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from .... import ops
+from ....errors import innermost
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ....passes.regions import counts_down
-from ...llvm.writer import Level, value
+from ...llvm.writer import Level, Val, value
 from ..analysis.held_sums import held_sums
 from ..shared_memory.needs import takes_shared
 from .convert import pack
-from .function import llvm_type, lower, spread_need
+from .function import LOWER, Lowering, llvm_type, lower, spread_need
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
-    from .function import Lowering
+    from ..layout.linear import Layout
 
 
 def _flat(lists: Sequence[Sequence[Val] | tuple] | Iterator) -> list[Val]:
@@ -111,18 +110,20 @@ def beside(w: NumberingWriter, label: str) -> Iterator[Level]:
     w.levels.pop()
 
 
-def guarded(g: Lowering, mask: Val, make: Callable[[], Sequence[Val]], otherwise: Sequence[Val]) -> list[Val]:
+def guarded(g: Lowering, mask: Val | Callable[[], Val], make: Callable[[], Sequence[Val]], otherwise: Sequence[Val],
+            names: tuple[str, str] = ("masked", "unmasked"), likely: bool | None = None) -> list[Val]:
     """The values that `make` emits, computed behind a branch by the threads whose mask is on; `otherwise` in others.
 
-    For instructions without a predicate of their own: loads and atomics of most GPUs.
+    For instructions without a predicate of their own, such as loads and atomics of most GPUs, and for what few threads
+    need. A mask may be a function, which is called when `make` has emitted its part.
     """
-    w, label, end = g.w, g.w.label("masked"), g.w.label("unmasked")
+    w, (label, end) = g.w, map(g.w.label, names)
     with beside(w, label) as part:
         with g.kept_here():
             made = make()
         w.jump(end)
     before = w.levels[-1].label
-    w.branch(mask, label, end)
+    w.branch(mask() if callable(mask) else mask, label, end, likely)
     w.levels[-1].lines += [f"{label}:", *part.lines]
     w.block(end)
     return [w.phi(x.type, (x, part.label), (y, before)) for x, y in zip(made, otherwise)]
@@ -146,9 +147,8 @@ def while_(g: Lowering, op: Op, *inits: Sequence[Val]) -> tuple[list[Val], ...]:
         w.jump(test)
     g.loops -= 1
     outer = w.levels[-1]
-    phis = [
-        f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]" for c, x, y in zip(carried, flat, after)
-    ]
+    phis = [f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]"
+            for c, x, y in zip(carried, flat, after)]  # fmt: skip
     w.jump(test)
     outer.lines += [f"{test}:", *phis, *part.lines]
     w.block(done)
@@ -158,24 +158,11 @@ def while_(g: Lowering, op: Op, *inits: Sequence[Val]) -> tuple[list[Val], ...]:
 @lower(ops.rare)
 def rare(g: Lowering, op: Op, cond: Sequence[Val], usual: Sequence[Val], *arguments: Sequence[Val]) -> list[Val]:
     """A branch around the region for each register: warps whose lanes all take the usual value skip it."""
-    w, out = g.w, []
+    out = []
     for r, x in enumerate(usual):
-        label, end = w.label("rare"), w.label("usual")
-        with beside(w, label) as part:
-            with g.kept_here():
-                (y,) = g.inline(op.regions[0], [a[r] for a in arguments])
-            w.jump(end)
-        before, condition = w.levels[-1].label, cond[r]
-        w.branch(condition, label, end, likely=False)
-        w.levels[-1].lines += [f"{label}:", *part.lines]
-        w.block(end)
-        out.append(w.phi(x.type, (y, part.label), (x, before)))
+        make = lambda r=r: g.inline(op.regions[0], [a[r] for a in arguments])
+        out += guarded(g, lambda r=r: cond[r], make, [x], ("rare", "usual"), likely=False)
     return out
-
-
-@lower(ops.barrier)
-def barrier(g: Lowering, op: Op) -> None:
-    g.target.barrier(g)
 
 
 @lower(ops.clock)
@@ -186,9 +173,33 @@ def clock(g: Lowering, op: Op) -> Sequence[Val]:
     return [g.target.clock(g, op.attrs["what"])]
 
 
-@lower(ops.print_)
-def print_(g: Lowering, op: Op, *values: Sequence[Val]) -> None:
-    g.target.print_values(g, op, values)
+LOWER |= {
+    ops.barrier: lambda g, op: g.target.barrier(g),
+    ops.print_: lambda g, op, *values: g.target.print_values(g, op, values),
+}
+
+
+def coordinates(g: Lowering, layout: Layout | None, thread: Val | None, part: int) -> list[Val]:
+    """The coordinates of an element, i32: of the one that a thread's part and a register's part of the index name."""
+    if layout is None or thread is None:
+        return []
+    w, index, stride = g.w, [], layout.numel
+    at = w.binary("xor", thread, g.int(part))
+    for size in layout.shape:
+        stride //= size
+        index.append(w.binary("urem", w.binary("udiv", at, g.int(stride)), g.int(size)))
+    return index
+
+
+def columns(layout: Layout | None) -> list[int]:
+    """How wide each coordinate of an element is printed."""
+    return [] if layout is None else [max(1, len(str(size - 1))) for size in layout.shape]
+
+
+def assertion(g: Lowering, op: Op) -> tuple[str, str, int, str]:
+    """(message, file, line, function) of an `assert_`."""
+    loc, message = innermost(op.loc) if op.loc else None, op.attrs["message"] or "assertion failed"
+    return (message, loc.file, loc.line, loc.function) if loc else (message, "kernel", 0, g.module.name)
 
 
 @lower(ops.assert_)

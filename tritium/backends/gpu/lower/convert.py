@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -12,18 +11,15 @@ from ....ir import types as T
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, conversion, log2, pad, span_of
 from ..layout.values import layout_of, splitting
-from ..shared_memory.needs import Need, bytes_of, takes_shared
+from ..shared_memory.needs import Need, Room, bytes_of, takes_shared
 from .exchange import exchange, exchanges
-from .function import Registers, llvm_type, lower
-from .shared_memory import Passage, image_of, loaded_matrices, passes, plan, stored_matrices, vector_bits
-from .words import pack
+from .function import Lowering, Registers, llvm_type, lower
+from .shared_memory import Matrices, Passage, image_of, loaded_matrices, passes, plan, stored_matrices, vector_bits
+from .words import memory_type, pack, to_memory
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from ..shared_memory.needs import Room
-    from .function import Lowering
-    from .shared_memory import Matrices
 
 
 def _convert_need(op: Op, room: Room) -> Need | None:
@@ -103,7 +99,7 @@ def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: La
     images = plan(source, target, t.bytes, own.store_matrices is not None and writes is None,
                   own.load_matrices is not None)  # fmt: skip
     passage.before_write()
-    with nullcontext() if writes is None else g.w.when(writes):
+    with g.w.when(writes):
         write(g, x, t, source, images, base, together=writes is None)
     passage.after_write()
     return read(g, t, target, images, base)
@@ -156,15 +152,12 @@ def _write_matrices(g: Lowering, x: Sequence[Val], layout: Layout, images: Seque
 def write(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int,
           together: bool = True) -> None:
     """Store a tile to shared memory at byte address `base` by the address map `images`; mostly all threads together."""
-    w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    w, size = g.w, 8 if type(t) is T.Ptr else t.bytes
     if together and g.target.store_matrices is not None and stored_matrices(layout, images, size):
         _write_matrices(g, x, layout, images, base)
         return
     for pointer, r, count in _groups(g, layout, images, size, base):
-        items = [
-            w.cast("zext", v, "i8") if kind == "i1" else w.cast("ptrtoint", v, "i64") if type(t) is T.Ptr else v
-            for v in x[r : r + count]
-        ]
+        items = [to_memory(w, t, v) for v in x[r : r + count]]
         w.effect(f"store {pack(w, items).typed}, {pointer.typed}, align {size * count}")
 
 
@@ -205,7 +198,7 @@ def write_piece(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layo
     """Store the part of a tile whose elements' numbers have the `chosen` bits ({bit: 0 or 1}), highest in memory."""
     kept = [at for k, at in enumerate(images) if 1 << k not in chosen]
     here, writes = [x[r] for r in registers_with(layout, chosen)], _has(g, layout, chosen)
-    with nullcontext() if writes is None else g.w.when(writes):
+    with g.w.when(writes):
         write(g, here, t, without(layout, list(chosen)), kept, base, together=writes is None)
 
 
@@ -222,16 +215,12 @@ def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int]
         out = read(g, t, found, images, base)
         place: Any = found.register_of
         return [out[place(e)] for e in layout.register_elements()]
-    stored = "i8" if kind == "i1" else "i64" if type(t) is T.Ptr else kind
-    out = []
+    stored, out = memory_type(t), []
     for pointer, _, count in _groups(g, layout, images, size, base):
         type_ = stored if count == 1 else f"<{count} x {stored}>"
         loaded = w.effect(f"load {type_}, {pointer.typed}, align {size * count}", type_)
         items = [loaded] if count == 1 else [w.extract(loaded, k) for k in range(count)]
-        out += [
-            w.cast("trunc", v, "i1") if kind == "i1" else w.cast("inttoptr", v, kind) if type(t) is T.Ptr else v
-            for v in items
-        ]
+        out += [w.cast("inttoptr" if type(t) is T.Ptr else "trunc", v, kind) for v in items]
     return out
 
 

@@ -18,14 +18,13 @@ from ..layout.linear import image, log2
 from ..layout.swizzle import swizzled
 from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, bytes_of, takes_shared
 from .convert import write
-from .function import llvm_type, lower
+from .function import Lowering, llvm_type, lower
 from .shape import convert_scalar
 from .shared_memory import Passage
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .function import Lowering
 
 UNROLLED = 1024  # products in one iteration of the loop along K; twice as many do not fit in the instruction cache
 

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..layout.linear import Layout, conversion, log2
-from .function import llvm_type
+from .function import Lowering, llvm_type
 from .words import pack_words, unpack_word
 
 if TYPE_CHECKING:
     from ....ir import types as T
     from ...llvm.writer import Val
     from ..target import Target
-    from .function import Lowering
 
 
 def exchanges(target: Target, source: Layout, to: Layout, size: int) -> tuple[list[int], Layout, Layout] | None:
@@ -73,6 +72,3 @@ def exchange(g: Lowering, t: T.Scalar | T.Ptr, x: Sequence[Val], source: Layout,
     out = [y for word in (*low, *high) for y in unpack_word(g, word, llvm_type(t))]
     place = made.register_of
     return [out[place(e)] for e in to.register_elements()]
-
-
-__all__ = ["exchange", "exchanges"]

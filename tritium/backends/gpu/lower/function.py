@@ -15,25 +15,21 @@ from typing import TYPE_CHECKING, Any
 from .... import knobs, ops
 from ....errors import CompilationError, outermost
 from ....ir import types as T
-from ....ir.core import Result, walk
-from ....ir.opdef import KINDS
+from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
+from ....ir.opdef import KINDS, OpKind
 from ....ir.rewrite import uses
 from ....named_tuples import NamedTuple
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
-from ...llvm.writer import value
+from ...llvm.writer import Val, value
 from ..analysis.division import divides
-from ..layout.linear import image, log2
+from ..layout.linear import Layout, image, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need
-from .llvm_types import llvm_type
 from .shared_memory import Passage, SharedMemory
+from .words import llvm_type
 
 if TYPE_CHECKING:
-    from ....ir.core import Arg, Block, Module, Op, Value
-    from ....ir.opdef import OpKind
-    from ...llvm.writer import Val
-    from ..layout.linear import Layout
     from ..target import Target
 
 LOWER = {}
@@ -506,15 +502,15 @@ def lower_kernel(module: Module, target: Target, attributes: str = "", exact: bo
     g.callees = callees(module)
     if exact:
         g.lines = Lines(exact=True)
-    parameters = [
-        (f"{_parameter_type(target, a)} {_name(k, a)}", value(_value_type(a), f"%{_name(k, a)}"))
-        for k, a in enumerate(module.args)
-    ]
+    names = [_name(k, arg) for k, arg in enumerate(module.args)]
+    parameters = [f"{_parameter_type(target, arg)} {name}" for arg, name in zip(module.args, names)]
     threads = g.lanes * (g.warps + module.attrs.get("producer_warps", 0))
     result, own = target.kernel(threads)
-    with g.function(result, module.name, [p for p, _ in parameters], f"nounwind {own} {attributes}".rstrip()):
-        for arg, (_, x) in zip(module.args, parameters):
-            g.set(arg, [g.w.cast("trunc", value("i8", str(x)), "i1") if arg.type is T.i1 else x])
+    with g.function(result, module.name, parameters, f"nounwind {own} {attributes}".rstrip()):
+        for arg, name in zip(module.args, names):
+            kind = "i8" if arg.type is T.i1 else "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
+            x = value(kind, f"%{name}")
+            g.set(arg, [g.w.cast("trunc", x, "i1") if arg.type is T.i1 else x])
         g.block(module.body)
         g.w.ret()
     write_functions(g)
@@ -524,10 +520,6 @@ def lower_kernel(module: Module, target: Target, attributes: str = "", exact: bo
 
 def _name(k: int, arg: Arg) -> str:
     return f"a{k}.{arg.name}" if arg.name and arg.name.isascii() else f"a{k}"  # LLVM takes no other letters
-
-
-def _value_type(arg: Arg) -> str:
-    return "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
 
 
 def _parameter_type(target: Target, arg: Arg) -> str:

@@ -8,41 +8,36 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ..layout.values import layout_of
-from ..shared_memory.needs import takes_shared
-from .function import llvm_type, lower, spread_need
+from ..shared_memory.needs import Need, Room, takes_shared
+from .function import Lowering, llvm_type, lower, spread_need
+from .words import memory_type, to_memory
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
-    from ..shared_memory.needs import Need, Room
-    from .function import Lowering
 
 LARGE = 64  # registers of a tile that a thread should not try to hold all at once
 
 
-def _groups(g: Lowering, op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
+def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
     """First registers of the vector accesses, and their width."""
     width = op.attrs.get("vector") or 1
     return range(0, len(pointers), width), width
-
-
-def _stored(t: T.Scalar | T.Ptr) -> str:
-    return "i8" if t is T.i1 else "i64" if type(t) is T.Ptr else llvm_type(t)
 
 
 @lower(ops.load)
 def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | None = None,
          other: Sequence[Val] | None = None) -> Sequence[Val]:
     t, w = T.element(op.type), g.w
-    starts, width = _groups(g, op, pointers)
+    starts, width = _groups(op, pointers)
     seen = {}  # what registers of one address share
 
     def vector(r: int) -> list[Val]:
-        fill = None if other is None else [_to_memory(w, t, other[r + k]) for k in range(width)]
+        fill = None if other is None else [to_memory(w, t, other[r + k]) for k in range(width)]
         key = pointers[r], None if mask is None else mask[r], fill and tuple(fill)
         if key not in seen or op.attrs["volatile"]:
-            seen[key] = g.target.load(g, key[0], _stored(t), width, key[1], fill, op.attrs)
+            seen[key] = g.target.load(g, key[0], memory_type(t), width, key[1], fill, op.attrs)
         return [_from_memory(w, t, x) for x in seen[key]]
 
     if len(pointers) < LARGE or op.attrs["volatile"]:
@@ -58,11 +53,6 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
     return g.load_late(len(pointers), element)
 
 
-def _to_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
-    """A value as memory holds it: bools are bytes, pointers integers."""
-    return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
-
-
 def _from_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
     if t is T.i1:
         return w.compare("icmp ne", x, w.const("i8", 0))
@@ -74,9 +64,9 @@ def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
           mask: Sequence[Val] | None = None) -> None:
     t, w = T.element(op.operands[1].type), g.w
     once = g.owns(g.layout(op.operands[0]))
-    starts, width = _groups(g, op, pointers)
+    starts, width = _groups(op, pointers)
     for r in starts:
-        items = [_to_memory(w, t, x) for x in values[r : r + width]]
+        items = [to_memory(w, t, x) for x in values[r : r + width]]
         allowed = _both(w, once, None if mask is None else mask[r])
         g.target.store(g, pointers[r], items, allowed, op.attrs)
 
@@ -103,7 +93,7 @@ def atomic(g: Lowering, op: Op, pointers: Sequence[Val], *operands: Sequence[Val
     ordered = op.attrs["sem"] != "relaxed"
     if ordered and layout is None:
         g.target.barrier(g)  # what the program's other threads wrote happens before
-    old, (starts, width) = [], _groups(g, op, pointers)
+    old, (starts, width) = [], _groups(op, pointers)
     for r in starts:
         allowed = _both(w, once, None if mask is None else mask[r])
         old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)

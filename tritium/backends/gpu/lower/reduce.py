@@ -4,27 +4,23 @@ memory. Which bit of the axis lives where is read off the layout, so one routine
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Block, Op, walk
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.simplify import apply_rules
 from ...llvm.numbering import number_of
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits
 from ..layout.values import layout_of
-from ..shared_memory.needs import Need, side_by_side, takes_shared
-from .function import lower
+from ..shared_memory.needs import Need, Room, side_by_side, takes_shared
+from .function import Lowering, lower
 from .shared_memory import Passage
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Op
     from ...llvm.writer import Val
-    from ..shared_memory.needs import Room
-    from .function import Lowering
 
 
 def _partials_need(op: Op, room: Room) -> Need | None:
@@ -52,7 +48,7 @@ def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
         totals = _across_warps(g, op, layout, axis, keys, totals, combine, sided)
     elif sided:
         totals = _from_first(g, totals, lanes)
-    return _arrange(g, op, keys, totals, axis, layout)
+    return _arrange(op, keys, totals, layout)
 
 
 class Combination:
@@ -157,24 +153,22 @@ def _across_warps(g: Lowering, op: Op, layout: Layout, axis: Axis, keys: list[in
     place = [alone + k if k < len(shared) else k - len(shared) for k in range(bits)] if len(idle) >= bits else None
     at = [w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread for key in keys]
     passage.before_write()
-    with w.when(_is_first(g, axis.of("lane"))) if sided and axis.of("lane") else nullcontext():
+    with w.when(_is_first(g, axis.of("lane")) if sided and axis.of("lane") else None):
         for total, index in zip(totals, _slots(g, layout, axis, at, place, count)):
             for x, base, t in zip(total, bases, types):
                 if x[0] == "%":
                     g.shared.store(g, base, index, x, t)
     passage.after_write()
     if place is None:
-        read = lambda index, base, t: [
-            g.shared.load(g, base, w.binary("add", index, g.int(p * count)), t) for p in range(1 << bits)
-        ]
+        behind = lambda index, p: w.binary("add", index, g.int(p * count))
+        read = lambda index, base, t: [g.shared.load(g, base, behind(index, p), t) for p in range(1 << bits)]
     else:
         part = g.spread([1 << alone + shared.index(k) if k in shared else 0 for k in range(g.lane_bits)], "lane")
         start = lambda index: w.binary("or disjoint", w.binary("shl", index, g.int(bits)), part)
         read = lambda index, base, t: g.shared.load_several(g, base, start(index), t, 1 << alone)
     partials = 1 << (bits if place is None else alone)
-    rows = lambda total, index: list(
-        zip(*[read(index, base, t) if x[0] == "%" else [x] * partials for x, base, t in zip(total, bases, types)])
-    )
+    found = lambda index, x, base, t: read(index, base, t) if x[0] == "%" else [x] * partials
+    rows = lambda total, index: list(zip(*[found(index, *each) for each in zip(total, bases, types)]))
     collected = [_tree(rows(total, index), combine) for total, index in zip(totals, at)]
     out = _between_lanes(g, collected, shared[::-1], combine)
     return _from_first(g, out, shared) if sided else out
@@ -206,8 +200,7 @@ def _squeezer(shape: tuple[int, ...], axis: int) -> Callable:
     return lambda e: (e & ((1 << low) - 1)) | (e >> (low + width) << low)
 
 
-def _arrange(g: Lowering, op: Op, keys: list[int], totals: Sequence[Sequence[Val]], axis: Axis,
-             layout: Layout) -> tuple[list[Val], ...]:
+def _arrange(op: Op, keys: list[int], totals: Sequence[Sequence[Val]], layout: Layout) -> tuple[list[Val], ...]:
     """Put each total into the registers the result's layout names."""
     squeeze = _squeezer(layout.shape, op.attrs["axis"])
     found = {squeeze(k): t for k, t in zip(keys, totals)}
@@ -248,10 +241,9 @@ def exchange_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], mask: 
             for x, base, t in zip(items, bases, types):
                 g.shared.store(g, base, w.binary("add", thread, g.int(r * threads)), x, t)
         passage.after_write()
-        out += [
-            [g.shared.load(g, base, w.binary("add", partner, g.int(r * threads)), t) for base, t in zip(bases, types)]
-            for r in range(len(some))
-        ]
+        for r in range(len(some)):
+            index = w.binary("add", partner, g.int(r * threads))
+            out.append([g.shared.load(g, base, index, t) for base, t in zip(bases, types)])
     return out
 
 

@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Op, walk
 from ....named_tuples import NamedTuple
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, log2
 from ..layout.values import layout_of
-from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, side_by_side, takes_shared
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, Room, side_by_side, takes_shared
 from .convert import registers_with, without
-from .function import lower
+from .function import Lowering, lower
 from .reduce import exchange_need, exchange_threads
 from .shared_memory import Passage
 
 if TYPE_CHECKING:
-    from ....ir.core import Op
     from ...llvm.writer import Val
-    from ..shared_memory.needs import Room
-    from .function import Lowering
 
 WRITTEN_OUT = 2500  # instructions; the assembler's time grows faster than their number
 TOGETHER = 4  # elements that a thread loads before it combines them

@@ -11,14 +11,12 @@ from ....ir import types as T
 from ....later import np
 from ....named_tuples import NamedTuple
 from ....ops.meaning import convert
-from ...llvm.writer import value
-from ..layout.linear import axis_bits, coordinates
-from .function import Affine, Registers, affine_of, distinct_values, llvm_type, lower
+from ...llvm.writer import Val, value
+from ..layout.linear import Layout, axis_bits, coordinates
+from .function import LOWER, Affine, Lowering, Registers, affine_of, distinct_values, llvm_type, lower
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...llvm.writer import Val
-    from .function import Lowering
 
 
 @lower(ops.constant)
@@ -30,16 +28,6 @@ def constant(g: Lowering, op: Op) -> list[Val]:
         code = int(np.asarray(convert(np.asarray(float(op.attrs["value"])), T.f64, t)).view(f"u{t.bits // 8}"))
         return [value("bfloat", f"0xR{code:04X}") if t is T.bf16 else g.w.const("i8", code)]
     return [g.const(t, op.attrs["value"])]
-
-
-@lower(ops.program_id)
-def program_id(g: Lowering, op: Op) -> list[Val]:
-    return [g.target.index(g, "program", op.attrs["axis"])]
-
-
-@lower(ops.num_programs)
-def num_programs(g: Lowering, op: Op) -> list[Val]:
-    return [g.target.index(g, "programs", op.attrs["axis"])]
 
 
 @lower(ops.arange)
@@ -56,11 +44,6 @@ def arange(g: Lowering, op: Op) -> Registers:
     return out
 
 
-@lower(ops.splat)
-def splat(g: Lowering, op: Op, x: Sequence[Val]) -> list[Val]:
-    return [x[0]] * g.layout(op).registers
-
-
 def _pick(g: Lowering, op: Op, x: Sequence[Val], element_of: Callable[[int], int]) -> Sequence[Val]:
     """Result register r is the operand register that holds element_of(r's element)."""
     source, target = g.layout(op.operands[0]), g.layout(op)
@@ -68,7 +51,7 @@ def _pick(g: Lowering, op: Op, x: Sequence[Val], element_of: Callable[[int], int
         return [x[0]] * (target.registers if target else 1)
     if target is None:
         return [x[0]]
-    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    places = source.places()
     wanted = [places[element_of(e)] for e in target.register_elements()]
 
     def picked(xs: Sequence[Val]) -> Registers:
@@ -83,11 +66,6 @@ def _pick(g: Lowering, op: Op, x: Sequence[Val], element_of: Callable[[int], int
     if type(x) is Registers:
         out.addends = tuple((picked(xs), *rest) for xs, *rest in x.addends)
     return out
-
-
-@lower(ops.expand_dims, ops.reshape)
-def same_elements(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
-    return _pick(g, op, x, lambda e: e)
 
 
 @lower(ops.broadcast)
@@ -124,19 +102,17 @@ def join(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
     source = g.layout(op.operands[0])
     if source is None:
         return [(x, y)[e & 1][0] for e in target.register_elements()]
-    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    places = source.places()
     return [(x, y)[e & 1][places[e >> 1]] for e in target.register_elements()]
 
 
 @lower(ops.split)
 def split(g: Lowering, op: Op, x: Sequence[Val]) -> tuple[list[Val], ...]:
     source = g.layout(op.operands[0])
-    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    places = source.places()
     layouts = op.attrs.get("layout")
     if layouts is None:  # two scalars: every thread has both
         return [x[places[0]]], [x[places[1]]]
-    from ..layout.linear import Layout
-
     elements = Layout(*layouts[0]).register_elements()
     return [x[places[e << 1]] for e in elements], [x[places[e << 1 | 1]] for e in elements]
 
@@ -146,25 +122,21 @@ def cat(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
     low, width = axis_bits(op.type.shape, op.attrs["axis"])
     bit = low + width - 1
     source = g.layout(op.operands[0])
-    places = {e: r for r, e in reversed(list(enumerate(source.register_elements())))}
+    places = source.places()
     drop = lambda e: (e & ((1 << bit) - 1)) | (e >> (bit + 1) << bit)
     return [(x, y)[e >> bit & 1][places[drop(e)]] for e in g.layout(op).register_elements()]
 
 
-@lower(ops.hint)
-def hint(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
-    return x
-
-
-@lower(ops.assume)
-def assume(g: Lowering, op: Op, cond: Sequence[Val]) -> None:
-    g.w.declare("llvm.assume", "void", ["i1"])
-    g.w.effect(f"call void @llvm.assume(i1 {cond[0]})")
-
-
-@lower(ops.select)
-def select(g: Lowering, op: Op, cond: Sequence[Val], x: Sequence[Val], y: Sequence[Val]) -> Registers:
-    return Registers(len(x), lambda r: g.w.select(cond[r], x[r], y[r]))
+LOWER |= {
+    ops.program_id: lambda g, op: [g.target.index(g, "program", op.attrs["axis"])],
+    ops.num_programs: lambda g, op: [g.target.index(g, "programs", op.attrs["axis"])],
+    ops.splat: lambda g, op, x: [x[0]] * g.layout(op).registers,
+    ops.expand_dims: lambda g, op, x: _pick(g, op, x, lambda e: e),
+    ops.reshape: lambda g, op, x: _pick(g, op, x, lambda e: e),
+    ops.hint: lambda g, op, x: x,
+    ops.assume: lambda g, op, cond: g.w.call("void", "llvm.assume", cond[0]),
+    ops.select: lambda g, op, cond, x, y: Registers(len(x), lambda r: g.w.select(cond[r], x[r], y[r])),
+}
 
 
 @lower(ops.addptr)
@@ -296,9 +268,8 @@ def convert_scalar(g: Lowering, x: Val, source: Any, target: Any) -> Val:
             return x
         return w.cast("ptrtoint" if type(source) is T.Ptr else "inttoptr", x, out)
     if target is T.i1:
-        return w.compare(
-            "fcmp une" if source.is_float else "icmp ne", x, w.const(x.type, 0.0 if source.is_float else 0)
-        )
+        compare, zero = ("fcmp une", 0.0) if source.is_float else ("icmp ne", 0)
+        return w.compare(compare, x, w.const(x.type, zero))
     if source.is_int and target.is_int:
         if target.bits == source.bits:
             return x

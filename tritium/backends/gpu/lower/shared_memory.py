@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ..layout.linear import image, log2, span_of
+from ..layout.linear import Layout, image, log2, span_of
 from ..shared_memory.needs import addresses
-from .llvm_types import llvm_type
+from .words import llvm_type
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from ..layout.linear import Layout
     from .function import Lowering
 
 BANK_ROW = 128  # bytes that all banks serve in one pass

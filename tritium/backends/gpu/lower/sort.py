@@ -15,9 +15,9 @@ from .... import ops
 from ....ir import types as T
 from ..layout.axis import Axis
 from ..layout.values import layout_of
-from ..shared_memory.needs import takes_shared
-from .control import beside
-from .function import llvm_type, lower
+from ..shared_memory.needs import Need, Room, takes_shared
+from .control import guarded
+from .function import Lowering, llvm_type, lower
 from .reduce import exchange_need, exchange_threads
 from .shared_memory import Passage
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
     from ..layout.linear import Layout
-    from ..shared_memory.needs import Need, Room
-    from .function import Lowering
 
 WRITTEN_OUT = 1024  # comparisons of words in a thread; the assembler's time grows faster than their number
 
@@ -203,16 +201,9 @@ class Network:
         """The step at bit `j` if merge `k` (i32) has it."""
         if j == 0:
             return self.step(x, (0,))
-        w, label, end = self.w, self.w.label("step"), self.w.label("stepped")
         self.passage.may_begin_here()
-        with beside(w, label) as part, self.g.kept_here():
-            made = self.step(x, (j,))
-            w.jump(end)
-        before = w.levels[-1].label
-        w.branch(w.compare("icmp sge", k, self.g.int(j)), label, end)
-        w.levels[-1].lines += [f"{label}:", *part.lines]
-        w.block(end)
-        return [w.phi(self.kind, (y, part.label), (v, before)) for y, v in zip(made, x)]
+        merge_has_it = lambda: self.w.compare("icmp sge", k, self.g.int(j))
+        return guarded(self.g, merge_has_it, lambda: self.step(x, (j,)), x, ("step", "stepped"))
 
     def loop_over(self, run: Sequence[int], k: Val, x: Sequence[Val]) -> Sequence[Val]:
         """The steps at several bits, from the highest that merge `k` (i32) has."""

@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ..layout.axis import Runs, bit_of
+from ..layout.axis import Merge, Runs, Swap, bit_of
 from ..layout.values import layout_of
-from ..shared_memory.needs import takes_shared
-from .function import lower
+from ..shared_memory.needs import Need, Room, takes_shared
+from .function import Lowering, lower
 from .reduce import exchange_need
 from .sort import Network, key_type
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from ..layout.axis import Merge, Swap
     from ..layout.linear import Layout
-    from ..shared_memory.needs import Need, Room
-    from .function import Lowering
 
 
 def _runs(op: Op) -> Runs:

@@ -1,19 +1,32 @@
-"""Elements as the 32-bit words they travel in between threads and memory."""
+"""Elements: their LLVM types, and the 32-bit words they travel in between threads and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...llvm.writer import lanes, value
+from ....ir import types as T
+from ...llvm.writer import Val, lanes, value
 from ...llvm.writer import vector as vector_of
 
 if TYPE_CHECKING:
     from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
     from .function import Lowering
 
+_NAMES = {"i1": "i1", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
+
+
+def llvm_type(t: T.Type) -> str:
+    """LLVM's name of an element type: 8-bit floats are their codes, pointers global.
+
+    >>> llvm_type(T.u16), llvm_type(T.Ptr(T.f32)), llvm_type(T.f8e5)
+    ('i16', 'ptr addrspace(1)', 'i8')
+    """
+    element = T.element(t)
+    if type(element) is T.Ptr:
+        return "ptr addrspace(1)"
+    return _NAMES.get(element.name) or f"i{element.bits}"
 
 
 def bytes_of(kind: str) -> int:
@@ -23,6 +36,20 @@ def bytes_of(kind: str) -> int:
     (2, 1, 8)
     """
     return _BYTES.get(kind) or (8 if kind.startswith("ptr") else max(1, int(kind[1:]) // 8))
+
+
+def memory_type(t: T.Scalar | T.Ptr) -> str:
+    """The LLVM type of an element in memory: bools are bytes, pointers integers.
+
+    >>> memory_type(T.i1), memory_type(T.Ptr(T.f32)), memory_type(T.f16)
+    ('i8', 'i64', 'half')
+    """
+    return "i8" if t is T.i1 else "i64" if type(t) is T.Ptr else llvm_type(t)
+
+
+def to_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
+    """A value as memory holds it."""
+    return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
 
 
 def pack(w: NumberingWriter, items: Sequence[Val]) -> Any:

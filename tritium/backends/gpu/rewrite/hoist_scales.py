@@ -20,13 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Arg, Module, Op, Result, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 
 if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
     from ..analysis.preconditions import Row
 
 ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants

@@ -5,14 +5,9 @@ MMAs are asynchronous, which ptxas gives up in functions with calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
-from ....ir.core import walk
+from ....ir.core import Module, walk
 from ....passes.inline_calls import has_tiles, inline_calls
-
-if TYPE_CHECKING:
-    from ....ir.core import Module
 
 
 def inline_for_gpu(module: Module) -> Module:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, walk
+from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.dce import dce
 from ....passes.simplify import apply_rules
@@ -24,7 +24,6 @@ from ....passes.simplify import apply_rules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....ir.core import Module, Value
 
 
 def leave_early(module: Module) -> Module:

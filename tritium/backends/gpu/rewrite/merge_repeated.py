@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import attr_key, op_key
-from ....ir.core import Result, walk
-from ....ir.rewrite import effects, sweep
+from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Module, Op, Value
-    from ....ir.rewrite import Rewriter
     from ..cost_model import CostModel
 
 

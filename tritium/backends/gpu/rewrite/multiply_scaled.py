@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....ir.core import walk
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 
 if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
     from ..target import Target
 
 

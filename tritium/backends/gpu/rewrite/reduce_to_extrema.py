@@ -7,17 +7,11 @@ Inductor writes them with comparisons. The order of a reduction is open, and so 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.functions import each_function
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
 
 _EXTREMA = {ops.gt: ops.max_nan, ops.lt: ops.min_nan}
 _WITH_INSTRUCTION = (T.f16, T.bf16, T.f32)

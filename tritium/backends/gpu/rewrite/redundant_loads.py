@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....analysis.axis_info import analyze
+from ....analysis.axis_info import AxisAnalysis, analyze
 from ....ir import types as T
 from ....ir.builder import Builder
-from ....ir.core import Op, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from ....passes.licm import licm
@@ -28,9 +28,6 @@ from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
 
 if TYPE_CHECKING:
-    from ....analysis.axis_info import AxisAnalysis
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
     from ..target import Target
 
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Module, Op, Value
 from ....ir.rewrite import substitute, sweep
+from ....passes.functions import each_function
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
-    from ....ir.core import Module, Value
 
 
+@each_function
 def simplify_induction(module: Module) -> Module:
     """Carry tiles with a uniform step as scalar offsets through loops, in functions too."""
-    made = sweep(module, _rule)
-    return made.replace(functions=[sweep(f, _rule) for f in module.functions]) if module.functions else made
+    return sweep(module, _rule)
 
 
 def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
@@ -36,19 +36,12 @@ def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
         return None
     lo, hi, step, *inits = op.operands
     starts = [ops.constant(b, value=0, type=_carrier(x.type)) if s else x for x, s in zip(inits, moved)]
-    with b.region(
-        [lo.type, *(x.type for x in starts)], [body.args[0].name, *(a.name for a in body.args[1:])]
-    ) as region:
+    with b.region([lo.type, *(x.type for x in starts)], [a.name for a in body.args]) as region:
         index, *own = region.args
         values = [_moved(b, x, o) if s else o for x, o, s in zip(inits, own, moved)]
         outs = substitute(b, body, [index, *values])
-        ops.yield_(
-            b,
-            *[
-                ops.add(b, o, _to_carrier(b, _step(x, y), o.type)) if s else y
-                for y, x, o, s in zip(outs, values, own, moved)
-            ],
-        )
+        ops.yield_(b, *[ops.add(b, o, _to_carrier(b, _step(x, y), o.type)) if s else y
+                        for y, x, o, s in zip(outs, values, own, moved)])  # fmt: skip
     ends = b.emit(ops.for_, (lo, hi, step, *starts), op.attrs, (region.block,))
     ends = ends if type(ends) is tuple else (ends,)
     return tuple(_moved(b, x, o) if s else o for x, o, s in zip(inits, ends, moved))

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ..layout.linear import log2
 
 if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
     from ..target import Target
 
 # Comparisons of words in a thread. The assembler takes four seconds for as many, up to twenty for half as many again.

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Module, walk
+from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import sweep
 from ....named_tuples import NamedTuple
 from ..target import Target
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
-    from ....ir.core import Op, Value
 
 
 class Way(NamedTuple):
@@ -59,7 +58,6 @@ def split_dots(module: Module, target: Target) -> Module:
             return None
         return _sum(b, way, _parts(b, left, way), _parts(b, right, way), acc)
 
-    warps = module.attrs.get("num_warps")
     wanted = any(op.kind is ops.dot and op.attrs["precision"] in WAYS for op in walk(module.body))
     return sweep(module, rule) if wanted else module
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, walk
-from ....ir.rewrite import substitute, sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.dce import dce
 from ..layout.rules import simple
 from ..pipeline.capabilities import capabilities
@@ -30,8 +30,6 @@ from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
 
 if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
     from ..target import Target
 
 
@@ -42,9 +40,7 @@ def swap_operands(module: Module, target: Target) -> Module:
     can = capabilities(target, module, [])
 
     def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
-        if op.kind is not ops.for_:
-            return None
-        if stages_of(op, module) < 2:
+        if op.kind is not ops.for_ or stages_of(op, module) < 2:
             return None
         info = LoopInfo.of(op, can)
         dots = (*info.dots, *info.in_registers)

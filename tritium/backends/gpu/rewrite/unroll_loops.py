@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
@@ -27,7 +27,6 @@ from ....passes.simplify import apply_rules
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
-    from ....ir.core import Block, Module, Op, Value
     from ..cost_model import CostModel
 
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....ir.core import Block, Module, Op, called, callees_first, walk
+from ....ir.core import Block, Module, Op, Value, called, callees_first, walk
 from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
 from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, uses_of
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ..target import Target
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from .... import cache, knobs
 from ....errors import OutOfResources, PTXASError
 from ....locks import once
+from ...llvm import elf
 from .traits import Traits
 
 
@@ -115,15 +116,6 @@ _CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
-def registers(num_warps: int, most: int | None = None) -> int:
-    """The most registers of a thread in blocks of `num_warps` warps, at most `most`.
-
-    >>> registers(4), registers(16), registers(16, most=64)
-    (255, 128, 64)
-    """
-    return min(_MOST, most or _MOST, _REGISTERS // (32 * num_warps) // 8 * 8)
-
-
 def directed(ptx: str, threads: int, directive: str) -> str:
     """The text of a kernel of `threads` threads, with a further directive.
 
@@ -146,7 +138,7 @@ def all_registers(traits: Traits, used: dict[str, int], size: int) -> int | None
     """
     if traits.registers is not None or used.get("n_spills", 0) < _MANY or size > _LARGE:
         return None
-    most = registers(traits.threads // 32)
+    most = min(_MOST, _REGISTERS // traits.threads // 8 * 8)
     return most if used["n_regs"] <= most // 2 else None
 
 
@@ -165,25 +157,16 @@ def usage_in(cubin: bytes) -> dict[str, int]:
     >>> usage_in(b"no machine code")
     {}
     """
-    if not cubin.startswith(b"\x7fELF"):
+    info = elf.read(cubin).named(".nv.info") if cubin.startswith(b"\x7fELF") else None
+    if info is None:
         return {}
-    start, = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names = struct.unpack_from("<3H", cubin, 0x3A)
-    headers = [start + k * size for k in range(count)]
-    strings, = struct.unpack_from("<Q", cubin, headers[names] + 0x18)
-    for header in headers:
-        name = strings + struct.unpack_from("<I", cubin, header)[0]
-        if cubin[name : name + len(_INFO)] == _INFO:
-            at, length = struct.unpack_from("<2Q", cubin, header + 0x18)
-            most = {_REGISTER_COUNT: 0, _FRAME_SIZE: 0}
-            for attribute, value in _attributes(cubin[at : at + length]):
-                if attribute in most:
-                    most[attribute] = max(value, most[attribute])
-            return {"n_regs": most[_REGISTER_COUNT], "n_spills": most[_FRAME_SIZE] // 4}
-    return {}
+    most = {_REGISTER_COUNT: 0, _FRAME_SIZE: 0}
+    for attribute, value in _attributes(info.data):
+        if attribute in most:
+            most[attribute] = max(value, most[attribute])
+    return {"n_regs": most[_REGISTER_COUNT], "n_spills": most[_FRAME_SIZE] // 4}
 
 
-_INFO = b".nv.info\0"
 _FRAME_SIZE, _REGISTER_COUNT = 0x11, 0x2F  # attributes: (function, bytes on its stack), (function, registers)
 _SIZED = 4  # the form of attributes that say how long they are
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from tritium.named_tuples import NamedTuple
 
-__all__ = ["Traits"]
-
 
 class Traits(NamedTuple):
     """Traits of a kernel.

@@ -18,7 +18,7 @@ from .statements import bracketed, statement
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 INTEGERS = (T.i32, T.u32, T.i64, T.u64)
 _FLOAT_ADD = {T.f16: ("add.noftz", "f16", 70), T.bf16: ("add.noftz", "bf16", 90), T.f32: ("add", "f32", 20),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ...gpu.layout.linear import Layout, log2
+from ...gpu.layout.linear import Layout, in_matrix, log2, powers, spread_operand
 from ...gpu.lower.convert import write
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.lower.words import pack_words
@@ -22,12 +22,12 @@ from . import fragments, mma_sync, tcgen05
 from . import tensor_memory as memory
 from .statements import statement
 from .tensor_types import STEP
-from .wgmma import Operand
+from .wgmma import Operand, in_buffers
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 WARP_LEVEL = (120, 121)  # architectures with mma.sync for them
 CHUNK, COLUMNS = 512, 4  # bytes of shared memory, columns of tensor memory, of four scales of 128 rows each
@@ -111,16 +111,10 @@ def _need(op: Op, sm: int) -> Need | None:
 # --- tcgen05 ----------------------------------------------------------------------------------------------------------
 def _in_tensor_memory(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val],
                       acc: Sequence[Val] | tcgen05.Held, *scales: Sequence[Val]) -> list[Val] | tcgen05.Held:
-    passage, (lhs, rhs, _, *factors) = Passage(g, op), op.operands
-    axes = [along_k if kind.four_bits else tcgen05.contiguous_axis(g.layout(x), x.type, operand)
-            for x, along_k, operand in zip((lhs, rhs), (1, 0), "ab")]  # fmt: skip
-    passage.before_write()
-    for x, value, axis, base in zip((a, b), (lhs, rhs), axes, passage.bases):
-        tcgen05.write_operand(g, x, value.type, g.layout(value), axis, base)
+    passage, factors = Passage(g, op), op.operands[3:]
+    left, right = in_buffers(g, passage, (a, b), lambda *lies: not kind.four_bits and tcgen05.takes(*lies))
     for x, value, base in zip(scales, factors, passage.bases[2:]):
         write(g, x, value.type.element, g.layout(value), _images(value.type), base)
-    left, right = (Operand(x.type, which, axis, g.int(base))
-                   for x, which, axis, base in zip((lhs, rhs), "ab", axes, passage.bases))  # fmt: skip
     g.target.async_fence(g)
     types = [x.type for x in factors]
     return tcgen05.finished(g, op, acc, lambda adds: _issue(g, op, kind, left, right, types, passage.bases[2:], adds))
@@ -172,7 +166,7 @@ def _issue(g: NvLowering, op: Op, kind: Kind, left: Operand, right: Operand, sca
 
 def _copy(g: NvLowering, target: Val, where: int, count: int) -> None:
     """The thread that multiplies copies scales from shared to tensor memory."""
-    bits = tcgen05.signed(1 << 46 | (128 >> 4) << 32 | (128 >> 4) << 16)  # not swizzled, 8 rows of 16 bytes together
+    bits = 1 << 46 | (128 >> 4) << 32 | (128 >> 4) << 16  # not swizzled, 8 rows of 16 bytes together
     source = tcgen05.descriptor(g, g.int(where), bits)
     lines = []
     for k in range(count):
@@ -198,16 +192,9 @@ def _scale_layout(shape: tuple[int, ...], warps_m: int, warps_n: int, which: str
     Layout((32, 2), reg=(1, 32), lane=(16, 0, 2, 4, 8), warp=())
     """
     rows, count = shape
-    lane = [8 * count if which == "a" else 0, 0, count, 2 * count, 4 * count]
-    first, own = 16 if which == "a" else 8, []
-    mine, others = (warps_m, warps_n) if which == "a" else (warps_n, warps_m)
-    for _ in range(log2(mine)):
-        own.append(first * count if first < rows else 0)
-        first *= 2
-    spare = [0] * log2(others)
-    rest = [count << k for k in range(log2(first), log2(rows))]
-    reg = [1 << k for k in range(log2(count))] + rest
-    return Layout(tuple(shape), tuple(reg), tuple(lane), tuple(own + spare if which == "a" else spare + own))
+    lane = 8 * count if which == "a" else 0, 0, count, 2 * count, 4 * count
+    warp, repeats = spread_operand(which, (warps_m, warps_n), rows, count, 16 if which == "a" else 8)
+    return Layout(tuple(shape), (*powers(1, count), *repeats), lane, tuple(warp))
 
 
 def _by_warps(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val],
@@ -215,11 +202,10 @@ def _by_warps(g: NvLowering, op: Op, kind: Kind, a: Sequence[Val], b: Sequence[V
     """acc + a @ b, one 16 x 8 piece of the result after the other."""
     lhs, rhs, _, *factors = op.operands
     layout, out, count = g.layout(op), list(acc), factors[0].type.shape[1]
-    place = lambda x: {e: r for r, e in reversed(list(enumerate(x.register_elements())))}
-    results, lefts, rights, *of_scales = map(place, (layout, *(g.layout(x) for x in (lhs, rhs, *factors))))
+    results, lefts, rights, *of_scales = (x.places() for x in (layout, *map(g.layout, (lhs, rhs, *factors))))
     words_a, words_b = pack_words(g, a), pack_words(g, b)
     for element in mma_sync.pieces(layout):
-        _, row, col = mma_sync.split(layout.shape, element)
+        _, row, col = in_matrix(layout.shape, element)
         at = [results[element ^ x] for x in (0, 1, *mma_sync.below(layout.shape))]
         for step in range(lhs.type.shape[1] // STEP):
             k = STEP * step

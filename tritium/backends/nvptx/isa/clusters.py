@@ -10,23 +10,15 @@ from ...gpu import ops as gpu_ops
 from ...gpu.layout.values import layout_of
 from ...gpu.lower.function import llvm_type
 from ...gpu.lower.shared_memory import Passage
-from ...gpu.shared_memory.needs import SCRATCH_ALIGNMENT, Need, takes_shared
-from . import cluster_memory as cluster
+from ...gpu.lower.words import to_memory
+from ...gpu.shared_memory.needs import SCRATCH_ALIGNMENT, Need, Room, takes_shared
+from . import shared_memory
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.shared_memory.needs import Room
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
-    from .lowering import NvLowering
-
-
-def block_rank(g: NvLowering, op: Op) -> list[Val]:
-    return [cluster.block_rank(g)]
-
-
-def cluster_barrier(g: NvLowering, op: Op) -> None:
-    cluster.cluster_barrier(g)
+    from .target import NvLowering
 
 
 def _gather_need(op: Op, room: Room) -> Need:
@@ -55,16 +47,16 @@ def cluster_all_gather(g: NvLowering, op: Op, *values: Sequence[Val]) -> tuple[l
         for k, r, size in here:
             offset = w.binary("mul", g.place("thread"), g.int(size))
             places.append((k, r, offset, base))
-            pointer, x = g.shared.pointer(g, offset, base), _as_stored(w, values[k][r], types[k])
+            pointer, x = g.shared.pointer(g, offset, base), to_memory(w, types[k], values[k][r])
             w.effect(f"store {x.typed}, {pointer.typed}, align {size}")
             base += threads * size
-        cluster.cluster_barrier(g)
+        shared_memory.cluster_barrier(g)
         for n, block in enumerate(blocks):
             for k, r, offset, start in places:
-                there = cluster.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
-                found = cluster.load_from_block(g, there, start, 8 * types[k].bytes)
+                there = shared_memory.address_in_block(g, g.shared.pointer(g, offset), g.int(block))
+                found = shared_memory.load_from_block(g, there, start, 8 * types[k].bytes)
                 outs[k][n * len(values[k]) + r] = _as_value(w, found, types[k])
-        cluster.cluster_barrier(g)  # nobody writes or goes while it is read
+        shared_memory.cluster_barrier(g)  # nobody writes or goes while it is read
     return tuple(outs)
 
 
@@ -84,10 +76,6 @@ def _that_fit(waiting: list[tuple[int, int, int]],
     return waiting[:count], waiting[count:]
 
 
-def _as_stored(w: NumberingWriter, x: Val, t: T.Scalar | T.Ptr) -> Val:
-    return w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else w.cast("zext", x, "i8") if t is T.i1 else x
-
-
 def _as_value(w: NumberingWriter, x: Val, t: T.Scalar | T.Ptr) -> Val:
     """A value from the bits that memory holds."""
     kind = llvm_type(t)
@@ -97,7 +85,7 @@ def _as_value(w: NumberingWriter, x: Val, t: T.Scalar | T.Ptr) -> Val:
 
 
 LOWER = {
-    gpu_ops.block_rank: block_rank,
-    gpu_ops.cluster_barrier: cluster_barrier,
+    gpu_ops.block_rank: lambda g, op: [shared_memory.block_rank(g)],
+    gpu_ops.cluster_barrier: lambda g, op: shared_memory.cluster_barrier(g),
     gpu_ops.cluster_all_gather: cluster_all_gather,
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ...gpu.layout.linear import Layout, log2, product
+from ...gpu.layout.linear import Layout, batch_bits, powers, product, spread, spread_operand
 
 
 def accumulator(shape: Sequence[int], warps_m: int, warps_n: int, rows: int = 16) -> Layout:
@@ -14,54 +14,20 @@ def accumulator(shape: Sequence[int], warps_m: int, warps_n: int, rows: int = 16
     rows.
     """
     m, n = shape[-2:]
-    row, col = (lambda r: r * n), (lambda c: c)
-    reg = [col(1), row(8)]
-    lane = [col(2), col(4), row(1), row(2), row(4)]
-    warp, next_row, next_col = [], 16, 8
-    if rows == 64:
-        warp += [row(16), row(32)]
-        next_row, next_col = 64, n // warps_n
-        reg += _powers(col, 8, next_col)
-    for _ in range(log2(warps_m) - (2 if rows == 64 else 0)):
-        warp.append(row(next_row) if next_row < m else 0)
-        next_row *= 2
-    for _ in range(log2(warps_n)):
-        warp.append(col(next_col) if next_col < n else 0)
-        next_col *= 2
-    reg += _powers(col, next_col, n) + _powers(row, next_row, m)
-    batch = [1 << k for k in range(log2(m * n), log2(product(shape)))]
+    stacked, wide = ([16 * n, 32 * n], n // warps_n) if rows == 64 else ([], 8)
+    down, row_repeats = spread(m, n, rows, warps_m >> len(stacked))
+    across, col_repeats = spread(n, 1, wide, warps_n)
+    reg = (1, 8 * n, *powers(8, wide), *col_repeats, *row_repeats, *batch_bits(shape))
     clip = lambda xs: tuple(x if x < product(shape) else 0 for x in xs)
-    return Layout(tuple(shape), tuple(reg + batch), clip(lane), clip(warp))
+    return Layout(tuple(shape), reg, clip((2, 4, n, 2 * n, 4 * n)), clip((*stacked, *down, *across)))
 
 
 def operand(shape: Sequence[int], bits: int, warps_m: int, warps_n: int, which: str) -> Layout:
     """Where mma.sync m16n8 wants operand "a" ([M, K]) or "b" ([K, N]) of `bits` wide elements: K in 32-byte steps."""
     rows, cols = shape[-2:]
-    per_word = 32 // bits
-    k_step = (lambda k: k) if which == "a" else (lambda k: k * cols)
-    o_step = (lambda o: o * cols) if which == "a" else (lambda o: o)
-    outer, depth = (rows, cols) if which == "a" else (cols, rows)
-    reg = _powers(k_step, 1, per_word)
-    if which == "a":
-        reg += [o_step(8)]
-    reg += [k_step(4 * per_word)]
-    lane = [k_step(per_word), k_step(2 * per_word), o_step(1), o_step(2), o_step(4)]
-    first = 16 if which == "a" else 8
-    mine, others = (warps_m, warps_n) if which == "a" else (warps_n, warps_m)
-    own = []
-    for _ in range(log2(mine)):
-        own.append(o_step(first) if first < outer else 0)
-        first *= 2
-    spare = [0] * log2(others)
-    warp = own + spare if which == "a" else spare + own
-    reg += _powers(k_step, 8 * per_word, depth) + _powers(o_step, first, outer)
-    batch = [1 << k for k in range(log2(rows * cols), log2(product(shape)))]
-    return Layout(tuple(shape), tuple(reg + batch), tuple(lane), tuple(warp))
-
-
-def _powers(step: Callable[[int], int], start: int, stop: int) -> list[int]:
-    out = []
-    while start < stop:
-        out.append(step(start))
-        start *= 2
-    return out
+    (outer, across), (depth, along) = ((rows, cols), (cols, 1)) if which == "a" else ((cols, 1), (rows, cols))
+    word, further = 32 // bits, [8 * across] if which == "a" else []
+    warp, repeats = spread_operand(which, (warps_m, warps_n), outer, across, 16 if which == "a" else 8)
+    reg = [along * k for k in powers(1, word)] + further + [along * k for k in (4 * word, *powers(8 * word, depth))]
+    lane = along * word, along * 2 * word, across, 2 * across, 4 * across
+    return Layout(tuple(shape), (*reg, *repeats, *batch_bits(shape)), lane, tuple(warp))

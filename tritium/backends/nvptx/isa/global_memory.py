@@ -11,7 +11,7 @@ from .statements import bracketed, statement
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 
 def load(g: NvLowering, pointer: Val, kind: str, count: int, mask: Val | None, fill: Sequence[Val] | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from .... import ops
 from ....errors import CompilationError
@@ -15,7 +15,7 @@ from ...gpu.lower.words import pack_words, unpack_word
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 _REGISTER = {"r": "i32", "l": "i64", "f": "float", "d": "double", "h": "i16", "b": "i1", "c": "i8"}
 
@@ -34,26 +34,23 @@ def inline_asm(g: NvLowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ..
     for start in range(0, count, pack):
         words = [word for x, value in zip(xs, op.operands) for word in _words(g, x[start : start + pack], value.type)]
         if len(words) != len(inputs):
-            raise CompilationError(
-                None,
-                None,
-                f"inline assembly has {len(inputs)} inputs, but its arguments fill "
-                f"{len(words)} registers for pack={pack}",
-            )
+            _refuse(f"inline assembly has {len(inputs)} inputs, but its arguments fill {len(words)} registers for "
+                    f"pack={pack}")
         arguments = ", ".join(_as(g, word, kind).typed for word, kind in zip(words, inputs))
         call = f'asm {side}"{text}", "{constraints}"({arguments})'
         if not outputs:
             w.effect(f"call void {call}")
             continue
         made = w.effect(f"call {result} {call}", result)
-        parts = (
-            [made]
-            if len(outputs) == 1
-            else [w.emit(kind, f"extractvalue {result} {made}, {k}", made) for k, kind in enumerate(outputs)]
-        )
+        each = lambda k, kind, made=made: w.emit(kind, f"extractvalue {result} {made}, {k}", made)
+        parts = [made] if len(outputs) == 1 else [each(k, kind) for k, kind in enumerate(outputs)]
         for out, t in zip(outs, op.types):
             out += _elements(g, parts, T.element(t), pack)
     return tuple(outs)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise CompilationError(None, None, what)
 
 
 def _constraints(text: str) -> tuple[list[str], list[str]]:
@@ -66,9 +63,7 @@ def _constraints(text: str) -> tuple[list[str], list[str]]:
         if letter.isdigit():
             inputs.append(outputs[int(letter)])
         elif letter not in _REGISTER:
-            raise CompilationError(
-                None, None, f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}"
-            )
+            _refuse(f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}")
         else:
             (outputs if item.startswith("=") else inputs).append(_REGISTER[letter])
     return outputs, inputs
@@ -81,11 +76,7 @@ def _check_placeholders(text: str, count: int) -> None:
         if found[0] == "$" or (number and int(number) >= count):
             shown = text[found.start() :].split()[0]
             have = f"write $0 to ${count - 1}" if count else "it has none"
-            raise CompilationError(
-                None,
-                None,
-                f"inline assembly: {shown!r} names no register; {have}, and $$ for a dollar sign",
-            )
+            _refuse(f"inline assembly: {shown!r} names no register; {have}, and $$ for a dollar sign")
 
 
 def _words(g: NvLowering, items: Sequence[Val], t: T.Type) -> list[Val]:
@@ -107,7 +98,7 @@ def _as(g: NvLowering, x: Val, kind: str) -> Val:
         return g.w.cast("bitcast", x, kind)
     if x.type.startswith("i") and kind.startswith("i"):
         return g.w.cast("zext" if want > have else "trunc", x, kind)
-    raise CompilationError(None, None, f"inline assembly: a {have}-bit argument does not fit a {want}-bit register")
+    _refuse(f"inline assembly: a {have}-bit argument does not fit a {want}-bit register")
 
 
 def _elements(g: NvLowering, parts: list[Val], t: T.Scalar | T.Ptr, pack: int) -> list[Val]:

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ....errors import innermost
 from ....ir import types as T
+from ...gpu.lower.control import assertion, columns, coordinates
 from ...gpu.lower.shape import convert_scalar
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.layout.linear import Layout
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 
 def assert_failed(g: NvLowering, op: Op) -> None:
     """Report the message with its place and stop the kernel."""
-    w = g.w
-    w.declare("__assertfail", "void", ["ptr", "ptr", "i32", "ptr", "i64"], "noreturn")
-    loc = innermost(op.loc) if op.loc else None
-    args = [
-        w.string(op.attrs["message"] or "assertion failed"),
-        w.string(loc.file if loc else "kernel"),
-        w.const("i32", loc.line if loc else 0),
-        w.string(loc.function if loc else g.module.name),
-        w.const("i64", 1),
-    ]
-    w.effect(f"call void @__assertfail({', '.join(a.typed for a in args)})")
+    w, (message, file, line, function) = g.w, assertion(g, op)
+    arguments = w.string(message), w.string(file), g.int(line), w.string(function), w.const("i64", 1)
+    w.call("void", "__assertfail", *arguments, attributes="noreturn")
 
 
 def print_values(g: NvLowering, op: Op, values: Sequence[Sequence[Val]]) -> None:
@@ -46,26 +36,12 @@ def print_values(g: NvLowering, op: Op, values: Sequence[Sequence[Val]]) -> None
         thread, parts = g.linear(layout, lambda e: e) if layout else (None, [0])
         owner = g.owns(layout) if layout else None
         xs = list(xs)  # written where every thread comes by
-        with w.when(owner) if owner is not None else nullcontext():
+        with w.when(owner):
             for v, part in zip(xs, parts):
-                index, columns = _indices(g, layout, thread, part)
+                index = coordinates(g, layout, thread, part)
                 spec, args = _format(g, v, T.element(x.type), op.attrs["hex"], op.attrs["exponents"])
-                idx = ", ".join(columns)
+                idx = ", ".join(f"%{width}u" for width in columns(layout))
                 _vprintf(g, f"pid (%u, %u, %u) idx ({idx}){prefix}{operand}{spec}\n", [*pids, *index, *args])
-
-
-def _indices(g: NvLowering, layout: Layout | None, thread: Val | None, part: int) -> tuple[list[Val], list[str]]:
-    """The element's coordinates and how they are printed."""
-    if layout is None or thread is None:
-        return [], []
-    w, index, columns = g.w, [], []
-    at = w.binary("xor", thread, g.int(part)) if part else thread
-    stride = layout.numel
-    for size in layout.shape:
-        stride //= size
-        index.append(w.binary("urem", w.binary("udiv", at, g.int(stride)), g.int(size)))
-        columns.append(f"%{max(1, len(str(size - 1)))}u")
-    return index, columns
 
 
 def _vprintf(g: NvLowering, text: str, args: Sequence[Val]) -> None:

@@ -10,7 +10,7 @@ from .... import ops
 from ...gpu import ops as gpu_ops
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, SCRATCH_ALIGNMENT, takes_shared
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, SCRATCH_ALIGNMENT, Need, Room, takes_shared
 from ...gpu.target import Mma
 from . import block_scaled, fragments, mma_sync, tcgen05, tensor_memory, tma, wgmma
 
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from ....ir import types as T
     from ....ir.core import Op
     from ...gpu.layout.linear import Layout
-    from ...gpu.shared_memory.needs import Need, Room
     from ...llvm.writer import Val
-    from .lowering import NvLowering
-    from .target import NvTarget
+    from .target import NvLowering, NvTarget
 
 
 def instructions(sm: int) -> Mma:

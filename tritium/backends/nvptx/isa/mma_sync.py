@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ...gpu.layout.linear import axis_bits
+from ...gpu.layout.linear import Layout, in_matrix, span_of
 from ...gpu.lower.words import pack_words
 from . import fragments
 from .statements import statement
@@ -18,9 +18,8 @@ from .tensor_types import NAMES, STEP, multiplies
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.layout.linear import Layout
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 SINCE = {T.f16: 75, T.i8: 75, T.bf16: 80, T.f32: 80, T.f8e4nv: 89, T.f8e5: 89}  # architecture
 
@@ -78,9 +77,9 @@ def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence
     ta, tb = (t.element for t in tiles)
     depth = STEP // ta.bytes
     words_a, words_b = pack_words(g, a), pack_words(g, b)
-    index = [{e: r for r, e in reversed(list(enumerate(x.register_elements())))} for x in (layout, *wanted)]
+    index = [x.places() for x in (layout, *wanted)]
     for element in pieces(layout):
-        batch, row, col = split(layout.shape, element)
+        batch, row, col = in_matrix(layout.shape, element)
         at = [index[0][element ^ x] for x in (0, 1, *below(layout.shape))]
         for k in range(0, tiles[0].shape[-1], depth):
             fragment_a = fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
@@ -102,21 +101,7 @@ def below(shape: Sequence[int]) -> tuple[int, int]:
 def pieces(layout: Layout) -> list[int]:
     """The first element of every 16 x 8 piece of this thread."""
     inner = {1, 8 * layout.shape[-1]}
-    reg = [x for x in layout.reg if x not in inner]
-    out = [0]
-    for x in reg:
-        out += [y ^ x for y in out]
-    return out
-
-
-def split(shape: Sequence[int], element: int) -> tuple[int, int, int]:
-    """(batch, row, column) of an element."""
-    (row_low, row_width), (_, col_width) = axis_bits(shape, -2), axis_bits(shape, -1)
-    return (
-        element >> (row_low + row_width),
-        element >> row_low & ((1 << row_width) - 1),
-        element & ((1 << col_width) - 1),
-    )
+    return span_of([x for x in layout.reg if x not in inner])
 
 
 def fragment(index: Mapping[int, int], shape: Sequence[int], batch: int, row: int, col: int, t: T.Scalar,

@@ -12,7 +12,7 @@ from . import remainder
 if TYPE_CHECKING:
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
     PairCast = Callable[[NvLowering, Val, Val], list[Val]]  # converts two neighbours
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 def _approximate(name: str) -> Callable[..., Val]:
     """A row as one of the instructions that round a little less well."""
 
-    def emit(g: NvLowering, *xs: Val) -> Val:
-        full = f"llvm.nvvm.{name}"
-        g.w.declare(full, "float", ["float"] * len(xs), "nounwind memory(none)")
-        return g.w.emit("float", f"call float @{full}({', '.join(x.typed for x in xs)})", *xs)
+    return lambda g, *xs: _nvvm(g, name, "float", *xs)
 
-    return emit
+
+def _nvvm(g: NvLowering, name: str, result: str, *xs: Val) -> Val:
+    return g.w.intrinsic(f"nvvm.{name}", result, *xs, overload=(), attributes="nounwind memory(none)")
 
 
 def _exp(g: NvLowering, x: Val) -> Val:
@@ -78,9 +77,7 @@ def float_to_int(g: NvLowering, x: Val, to: T.Scalar) -> Val:
         return w.intrinsic("fptosi.sat" if to.signed else "fptoui.sat", out, x, overload=(out, x.type))
     if x.type not in ("float", "double"):
         x = w.cast("fpext", x, "float")
-    name = f"llvm.nvvm.{x.type[0]}2{'' if to.signed else 'u'}{'i' if to.bits == 32 else 'll'}.rz"
-    w.declare(name, out, [x.type], "nounwind memory(none)")
-    y = w.emit(out, f"call {out} @{name}({x.typed})", x)
+    y = _nvvm(g, f"{x.type[0]}2{'' if to.signed else 'u'}{'i' if to.bits == 32 else 'll'}.rz", out, x)
     if (x.type, to.bits) == ("float", 32):
         return y
     return w.select(w.compare("fcmp uno", x, x), w.const(out, 0), y)
@@ -119,16 +116,13 @@ PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
 }
 
 
-
 # --- 16-bit floats: LLVM would find the pairs itself, after five lines for each ---------------------------------------
 HALF_PAIRS_SINCE = 80
 
 
 def _round(name: str, type_: str) -> PairCast:
     def emit(g: NvLowering, low: Val, high: Val) -> list[Val]:
-        full = f"llvm.nvvm.ff2{name}x2.rn"
-        g.w.declare(full, type_, ["float"] * 2, "nounwind memory(none)")
-        pair = g.w.emit(type_, f"call {type_} @{full}({high.typed}, {low.typed})", high, low)
+        pair = _nvvm(g, f"ff2{name}x2.rn", type_, high, low)
         return [g.w.extract(pair, k) for k in range(2)]
 
     return emit

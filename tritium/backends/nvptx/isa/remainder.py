@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 _SHAPES = {"float": ("i32", 32, 23), "double": ("i64", 64, 52)}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 # The letter of a register, by LLVM's type; addresses in shared memory have 32 bits, others 64.
 _LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d", "ptr addrspace(3)": "r"}

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 from .... import knobs, passes
 from ....ir import types as T
 from ....passes.legalize import BETWEEN_WIDE
-from ...gpu.rewrite.inline_for_gpu import inline_for_gpu
-from ...gpu.rewrite.leave_early import leave_early
-from ...gpu.rewrite.merge_repeated import merge_repeated
-from ...gpu.rewrite.reduce_to_extrema import reduce_to_extrema
-from ...gpu.rewrite.unroll_loops import unroll_loops
+from ...gpu.passes import early_passes
 from .native import NATIVE, PAIR_CASTS, PAIR_CASTS_SINCE
-from .target import NvTarget, UnknownArchitecture
+from .target import NvTarget
 
 if TYPE_CHECKING:
     from ....passes import TargetInfo
@@ -32,9 +28,4 @@ def target_info(target: NvTarget) -> TargetInfo:
 def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`."""
     nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
-    if target.warp_size != nv.warp_size:
-        raise UnknownArchitecture(f"warps of NVIDIA GPUs have {nv.warp_size} threads, not {target.warp_size}: {target}")
-    unroll, merge = (make(nv.warp_size, nv.cost) for make in (unroll_loops, merge_repeated))
-    legalize = passes.legalize(target_info(nv))
-    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
-            legalize, passes.dce)  # fmt: skip
+    return early_passes(target, nv, "NVIDIA GPUs", target_info(nv))

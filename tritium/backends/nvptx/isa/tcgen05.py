@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ...gpu.layout.linear import Layout, log2
-from ...gpu.layout.swizzle import row_width, swizzled
-from ...gpu.lower.convert import write
+from ...gpu.layout.swizzle import row_width
 from ...gpu.lower.shared_memory import Passage
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, bytes_of
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, bytes_of
 from . import tensor_memory as memory
+from . import wgmma
 from .statements import statement
 from .tensor_types import STEP, multiplies
 from .wgmma import ALONG_K, Operand
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.shared_memory.needs import Room
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 ARCHITECTURES = (100, 101, 103, 110)
 WITHOUT_INTEGERS = (103,)
@@ -43,7 +42,7 @@ def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int, sm: int)
     return m >= 64 and n >= (16 if m > 64 else 8) and n // parts >= 8 and memory.columns(out.shape) <= memory.COLUMNS
 
 
-def takes(tile: T.Tile, operand: str, axis: int, rows: int | None, warps: int | None) -> bool:
+def takes(tile: T.Tile, operand: str, axis: int, rows: int | None = None, warps: int | None = None) -> bool:
     """True if an operand may be contiguous along `axis` in shared memory: along K always, along M or N in elements of
     8 or 16 bits and rows of at least 32 bytes."""
     wide = row_width(tile.shape, axis, tile.element.bytes) >= 32
@@ -77,20 +76,12 @@ def constant_bits(operand: Operand) -> int:
     stride of chunks."""
     mode = {128: 2, 64: 4, 32: 6}[operand.width]
     leading = 16 if operand.k_major else operand.depth * operand.width
-    return signed(mode << 61 | 1 << 46 | (8 * operand.width >> 4) << 32 | (leading >> 4) << 16)
-
-
-def signed(bits: int) -> int:
-    """64 bits as LLVM spells them."""
-    return bits - (1 << 64) if bits >> 63 else bits
+    return mode << 61 | 1 << 46 | (8 * operand.width >> 4) << 32 | (leading >> 4) << 16
 
 
 def descriptor(g: NvLowering, base: Val, bits: int) -> Val:
     """A shared-memory descriptor with its start address: `base` (i32) is from the beginning of the block's memory."""
-    w = g.w
-    start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), base)
-    start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
-    return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", bits))
+    return wgmma.descriptor(g, g.w.binary("add", wgmma.block_memory(g), base), bits)
 
 
 def instruction_descriptor(left: Operand, right: Operand, m: int, n: int, total: T.Scalar) -> int:
@@ -151,28 +142,9 @@ def elected(g: NvLowering, lines: Sequence[str], inputs: Sequence[Val], adds: bo
 # --- dots -------------------------------------------------------------------------------------------------------------
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
     """acc + a @ b, with both operands written to shared memory first."""
-    axes = [contiguous_axis(g.layout(x), x.type, operand) for x, operand in zip(op.operands, "ab")]
-    passage = Passage(g, op)
-    passage.before_write()
-    for x, value, axis, base in zip((a, b), op.operands, axes, passage.bases):
-        write_operand(g, x, value.type, g.layout(value), axis, base)
-    left, right = (Operand(x.type, which, axis, g.int(base))
-                   for x, which, axis, base in zip(op.operands, "ab", axes, passage.bases))  # fmt: skip
+    left, right = wgmma.in_buffers(g, Passage(g, op), (a, b), takes)
     g.target.async_fence(g)
     return finished(g, op, acc, lambda adds: issue(g, op, left, right, adds))
-
-
-def contiguous_axis(layout: Layout, tile: T.Tile, operand: str) -> int:
-    """The axis along which threads hold runs of a tile, if an operand may be contiguous along it; else K."""
-    along_k = ALONG_K[operand]
-    runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
-    return 1 - along_k if runs and takes(tile, operand, 1 - along_k, None, None) else along_k
-
-
-def write_operand(g: NvLowering, x: Sequence[Val], tile: T.Tile, layout: Layout, axis: int, base: int) -> None:
-    """Write a tile to shared memory in swizzled rows along `axis`."""
-    images, _ = swizzled(tile.shape, axis, tile.element.bytes)
-    write(g, x, tile.element, layout, images, base)
 
 
 def finished(g: NvLowering, op: Op, acc: Sequence[Val] | Held, start: Callable[[bool | Val], None]) -> list[Val] | Held:
@@ -183,7 +155,7 @@ def finished(g: NvLowering, op: Op, acc: Sequence[Val] | Held, start: Callable[[
         start(acc.adds)
         memory.await_commits(g, 0)
         return acc
-    adds = not _is_zero(g, acc)
+    adds = not wgmma.is_zero(g, acc)
     _begin(g, op, acc if adds else None)
     start(adds)
     memory.await_commits(g, 0)
@@ -198,10 +170,6 @@ def _begin(g: NvLowering, op: Op, acc: Sequence[Val] | None) -> None:
             memory.meet(g)
         memory.store(g, op.type.shape, op.attrs["column"], acc)
     memory.meet(g)
-
-
-def _is_zero(g: NvLowering, acc: Sequence[Val]) -> bool:
-    return all(x == g.const(x.type, 0 if x.type == "i32" else 0.0) for x in acc)
 
 
 def lhs_need(op: Op, room: Room) -> Need | None:
@@ -219,7 +187,8 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val],
     if in_registers:
         passage = Passage(g, op)
         passage.before_write()
-        write_operand(g, _rounded(g, op, a), op.attrs["lhs"], g.layout(op.operands[0]), 1, passage.bases[0])
+        lhs, layout = wgmma.rounded(g, op, a), g.layout(op.operands[0])
+        wgmma.write_operand(g, lhs, op.attrs["lhs"], layout, 1, passage.bases[0])
         g.target.async_fence(g)
         left = Operand(op.attrs["lhs"], "a", 1, g.int(passage.bases[0]))
     else:
@@ -234,15 +203,6 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val],
     return acc
 
 
-def _rounded(g: NvLowering, op: Op, a: Sequence[Val]) -> Sequence[Val]:
-    """The lhs in the type of the operand."""
-    source, to = op.operands[0].type.element, op.attrs["lhs"].element
-    if source is to:
-        return a
-    both = g.target.pair_cast(source, to)
-    return [x for k in range(0, len(a), 2) for x in both(g, a[k], a[k + 1])]
-
-
 def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> Sequence[Val]:
     """The result of a loop, or one that was read already."""
     if not isinstance(acc, Held):
@@ -251,36 +211,18 @@ def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> Sequence[Val]:
     return acc.read(g)
 
 
-class Held:
-    """Sums that stay in tensor memory throughout a loop.
-
-    `begun` is an i1, false in the iteration that overwrites them with its first product; None if they are there before
-    the loop.
-    """
+class Held(wgmma.HeldSums):
+    """Sums in tensor memory."""
 
     def __init__(self, g: NvLowering, dot: Op, init: Sequence[Val] | Held, nonempty: bool):
-        self.w, self.dot, self.begun, self.fresh = g.w, dot, None, False
-        if isinstance(init, Held):
-            self.kind = init.kind
-            return
-        self.kind = init[0].type
-        self.fresh = nonempty and _is_zero(g, init)
-        _begin(g, dot, None if self.fresh else init)
-
-    def inside(self, index: Val, first: Val) -> Held:
-        """The sums in an iteration of the loop."""
-        if self.fresh:
-            self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
-        return self
+        super().__init__(g, dot, init, nonempty)
+        if not isinstance(init, Held):
+            _begin(g, dot, None if self.fresh else init)
 
     @property
     def adds(self) -> bool | Val:
         """Whether the next products add to what is there."""
         return True if self.begun is None else self.begun
-
-    def after(self, g: NvLowering) -> list[Val] | Held:
-        """The sums after the loop, while the last dot may be in flight."""
-        return self.read(g) if self.dot.attrs.get("pending", 0) == 0 else self
 
     def read(self, g: NvLowering) -> list[Val]:
         """Their values, once the dots are finished."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...gpu.layout.linear import Layout, log2
 from ...gpu.shared_memory.needs import Need, addresses, takes_shared
 from . import fragments
-from .mbarriers import start_phases
+from .shared_memory import start_phases
 from .statements import statement
 from .threads import barrier
 from .warp_roles import await_phase
@@ -24,7 +24,7 @@ from .warp_roles import await_phase
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
 MBARRIERS = 8  # more products than that are never in flight

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...gpu.lower.words import through_words
+from ...llvm.writer import Val
 from .statements import statement
 
 if TYPE_CHECKING:
-    from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
+
+_CONVERGENT = "convergent nounwind"
 
 
 def index(g: NvLowering, what: str, axis: int = 0) -> Val:
@@ -27,8 +29,7 @@ def _program(g: NvLowering) -> str:
 def special_register(g: NvLowering, name: str) -> Val:
     """A register that is the same throughout the kernel, i32."""
     full = f"llvm.nvvm.read.ptx.sreg.{name}"
-    g.w.declare(full, "i32", [])
-    return g.once(full, lambda: g.w.effect(f"call i32 @{full}()", "i32", at=0))
+    return g.once(full, lambda: g.w.call("i32", full, at=0))
 
 
 def clock(g: NvLowering, what: str) -> Val:
@@ -40,28 +41,16 @@ def clock(g: NvLowering, what: str) -> Val:
 
 def barrier(g: NvLowering) -> None:
     """All threads of the program meet, or the group at work, and see each other's memory."""
-    if g.members is not None:
-        g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.count", "void", ["i32", "i32"], "convergent nounwind")
-        g.w.effect(f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 {g.lanes * g.members})")
-        return
-    g.w.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"], "convergent nounwind")
-    g.w.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+    if g.members is None:
+        g.w.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", g.int(0), attributes=_CONVERGENT)
+    else:
+        meet(g, g.int(1), g.members)
 
 
-def meet(g: NvLowering, number: int | Val, warps: int) -> None:
-    """Wait at a barrier until `warps` warps have arrived, here or in `pass_by`."""
-    _numbered(g, "sync", number, warps)
-
-
-def pass_by(g: NvLowering, number: int | Val, warps: int) -> None:
-    """Arrive at a barrier of `warps` warps without waiting."""
-    _numbered(g, "arrive", number, warps)
-
-
-def _numbered(g: NvLowering, how: str, number: int | Val, warps: int) -> None:
-    name = f"llvm.nvvm.barrier.cta.{how}.aligned.count"
-    g.w.declare(name, "void", ["i32", "i32"], "convergent nounwind")
-    g.w.effect(f"call void @{name}(i32 {number}, i32 {g.lanes * warps})")
+def meet(g: NvLowering, number: Val, warps: int, how: str = "sync") -> None:
+    """Wait at a barrier until `warps` warps have arrived; with how="arrive", arrive there without waiting."""
+    threads = g.int(g.lanes * warps)
+    g.w.call("void", f"llvm.nvvm.barrier.cta.{how}.aligned.count", number, threads, attributes=_CONVERGENT)
 
 
 def warp_barrier(g: NvLowering) -> None:
@@ -88,16 +77,12 @@ def shuffle(g: NvLowering, x: Val, how: str, lane: int | Val) -> Val:
 
 
 def _shuffle(g: NvLowering, mode: str, x: Val, by: int | Val, at: int = -1) -> Val:
-    name = f"llvm.nvvm.shfl.sync.{mode}.i32"
-    g.w.declare(name, "i32", ["i32"] * 4, "convergent nounwind")
-    return g.w.effect(f"call i32 @{name}(i32 -1, i32 {x}, i32 {by}, i32 {g.lanes - 1})", "i32", at)
+    lane = by if isinstance(by, Val) else g.int(by)
+    name, last = f"llvm.nvvm.shfl.sync.{mode}.i32", g.int(g.lanes - 1)
+    return g.w.call("i32", name, g.int(-1), x, lane, last, attributes=_CONVERGENT, at=at)
 
 
-def fewer_registers(g: NvLowering, count: int) -> None:
-    """The threads of a warpgroup give registers back."""
-    statement(g, f"setmaxnreg.dec.sync.aligned.u32 {count};", memory=False)
-
-
-def more_registers(g: NvLowering, count: int) -> None:
-    """The threads of a warpgroup take registers that others gave back."""
-    statement(g, f"setmaxnreg.inc.sync.aligned.u32 {count};", memory=False)
+def set_registers(g: NvLowering, how: str, count: int) -> None:
+    """The threads of a warpgroup have `count` registers from now on: they give some back ("dec"), or take some that
+    others gave back ("inc")."""
+    statement(g, f"setmaxnreg.{how}.sync.aligned.u32 {count};", memory=False)

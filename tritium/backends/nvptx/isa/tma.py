@@ -9,21 +9,18 @@ from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
 from ...gpu.lower.shared_memory import Passage
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, aligned, bytes_of, takes_shared
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, bytes_of, takes_shared
 from ...gpu.tma import Tma
 from ..runtime.tensor_map import MOST_MAPS, TYPES
-from .cluster_memory import block_rank
-from .mbarriers import expect
+from .shared_memory import await_boxes, block_rank, copy_box, end_boxes, expect, store_box
 from .threads import barrier, proxy_fence
-from .tma_copies import await_boxes, copy_box, end_boxes, store_box
 from .warp_roles import element_store
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...gpu.analysis.affine import Access
-    from ...gpu.shared_memory.needs import Room
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 ARCHITECTURES = (90, 100, 103)
 MOST_ROWS = 256  # of a box

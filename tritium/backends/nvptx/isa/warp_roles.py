@@ -11,16 +11,14 @@ from ...gpu.layout.swizzle import row_width
 from ...gpu.lower.control import beside
 from ...gpu.lower.function import llvm_type
 from ...gpu.shared_memory.needs import Need, addresses, takes_shared
-from .cluster_memory import cluster_barrier
-from .mbarriers import arrive, arrive_at, phase_over, start_phases
-from .threads import barrier, fewer_registers, meet, more_registers, pass_by, proxy_fence, warp_barrier
-from .tma_copies import fetch_map
+from .shared_memory import arrive, arrive_at, cluster_barrier, fetch_map, phase_over, start_phases
+from .threads import barrier, meet, proxy_fence, set_registers, warp_barrier
 
 if TYPE_CHECKING:
     from ....ir import types as T
     from ....ir.core import Op
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 PING_PONG = 2  # named barrier of the first warpgroup; the second has the next
 
@@ -44,7 +42,7 @@ def warp_roles(g: NvLowering, op: Op) -> None:
     for region, name, group in zip(op.regions, (copying, working), (1, g.warps)):
         with beside(w, name) as part:
             if name is working and registers[0]:
-                more_registers(g, registers[2])
+                set_registers(g, "inc", registers[2])
             with g.group(group):
                 g.block(region)
             w.jump(end)
@@ -52,7 +50,7 @@ def warp_roles(g: NvLowering, op: Op) -> None:
     w.branch(is_behind, behind, working)
     w.block(behind)
     if registers[0]:
-        fewer_registers(g, registers[1])
+        set_registers(g, "dec", registers[1])
     w.branch(w.compare("icmp eq", g.place("warp"), g.int(g.warps)), copying, end)
     for part, name in zip(parts, (copying, working)):
         w.levels[-1].lines += [f"{name}:", *part.lines]
@@ -83,10 +81,6 @@ def mbarrier_arrive(g: NvLowering, op: Op, barrier: Sequence[Val], condition: Se
             arrive_at(g, pointer, w.binary("and", lane, g.int(blocks - 1)))
 
 
-def mbarrier_wait(g: NvLowering, op: Op, barrier: Sequence[Val], parity: Sequence[Val]) -> None:
-    await_phase(g, barrier[0], parity[0])
-
-
 def await_phase(g: NvLowering, barrier: Val, parity: Val) -> None:
     """Wait until the mbarrier at this address is through with a phase of this parity."""
     w = g.w
@@ -108,11 +102,7 @@ def await_ping_pong(g: NvLowering, barrier: Sequence[Val], parity: Sequence[Val]
 # if the other had arrived before; the last arrival is left for loops to come.
 def ping_pong_open(g: NvLowering, op: Op) -> None:
     with g.w.when(_is_group(g, 1)):
-        pass_by(g, PING_PONG, g.warps)
-
-
-def ping_pong_wait(g: NvLowering, op: Op) -> None:
-    _await_other(g)
+        meet(g, g.int(PING_PONG), g.warps, "arrive")
 
 
 def _await_other(g: NvLowering) -> None:
@@ -120,12 +110,12 @@ def _await_other(g: NvLowering) -> None:
 
 
 def ping_pong_signal(g: NvLowering, op: Op) -> None:
-    pass_by(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps)
+    meet(g, g.w.binary("sub", g.int(PING_PONG + 1), _group(g)), g.warps, "arrive")
 
 
 def ping_pong_close(g: NvLowering, op: Op) -> None:
     with g.w.when(_is_group(g, 0)):
-        meet(g, PING_PONG, g.warps)
+        meet(g, g.int(PING_PONG), g.warps)
 
 
 def _group(g: NvLowering) -> Val:
@@ -212,9 +202,9 @@ LOWER = {
     gpu_ops.warp_specialize: warp_roles,
     gpu_ops.mbarrier_init: mbarrier_init,
     gpu_ops.mbarrier_arrive: mbarrier_arrive,
-    gpu_ops.mbarrier_wait: mbarrier_wait,
+    gpu_ops.mbarrier_wait: lambda g, op, barrier, parity: await_phase(g, barrier[0], parity[0]),
     gpu_ops.ping_pong_open: ping_pong_open,
-    gpu_ops.ping_pong_wait: ping_pong_wait,
+    gpu_ops.ping_pong_wait: lambda g, op: _await_other(g),
     gpu_ops.ping_pong_signal: ping_pong_signal,
     gpu_ops.ping_pong_close: ping_pong_close,
     gpu_ops.element_load: element_load,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ...gpu.layout.linear import log2
+from ...gpu.layout.linear import Layout, log2
 from ...gpu.layout.swizzle import row_width, swizzled
 from ...gpu.lower.convert import write
 from ...gpu.lower.shared_memory import Passage
@@ -19,9 +20,8 @@ from .warp_roles import await_ping_pong
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.layout.linear import Layout
     from ...llvm.writer import Val
-    from .lowering import NvLowering
+    from .target import NvLowering
 
 MAX_N = 256  # columns of one instruction
 ALONG_K = {"a": 1, "b": 0}  # the axis of K in [M, K] and [K, N]
@@ -146,20 +146,18 @@ class Operand(NamedTuple):
         """The descriptor of the first k-step: each group has `span` rows (or columns), this one starts `extra`
         further."""
         w = g.w
-        start = w.binary("add", w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32"), self.address)
+        start = w.binary("add", block_memory(g), self.address)
         if extra:
             start = w.binary("add", start, g.int(self.offset(extra)))
         if group is not None:
             start = w.binary("add", start, w.binary("mul", group, g.int(self.offset(span))))
-        start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
-        return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", self.constant_bits()))
+        return descriptor(g, start, self.constant_bits())
 
     def constant_bits(self) -> int:
         """All fields but the start address: swizzle, stride of groups of eight rows, stride of chunks."""
         mode = {128: 1, 64: 2, 32: 3}[self.width]
         leading = 16 if self.k_major else self.depth * self.width
-        bits = (mode << 62) | ((8 * self.width >> 4) << 32) | ((leading >> 4) << 16)
-        return bits - (1 << 64) if bits >> 63 else bits
+        return (mode << 62) | ((8 * self.width >> 4) << 32) | ((leading >> 4) << 16)
 
     def advance(self, step: int) -> int:
         """The step of the start address per k-step, in 16-byte units."""
@@ -169,27 +167,48 @@ class Operand(NamedTuple):
         return step * (STEP // self.tile.element.bytes) * self.width >> 4
 
 
+def block_memory(g: NvLowering) -> Val:
+    """Where the block's shared memory begins, i32."""
+    return g.w.emit("i32", "ptrtoint ptr addrspace(3) @smem to i32")
+
+
+def descriptor(g: NvLowering, start: Val, bits: int) -> Val:
+    """A shared-memory descriptor with its start address (i32); `bits` has all other fields."""
+    w = g.w
+    start = w.binary("lshr", w.binary("and", start, g.int(0x3FFFF)), g.int(4))
+    return w.binary("or", w.cast("zext", start, "i64"), w.const("i64", bits - (1 << 64) if bits >> 63 else bits))
+
+
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
     """acc + a @ b, with both operands written to shared memory first."""
-    tiles = [x.type for x in op.operands[:2]]
     split = warp_split(op.type.shape[0], g.warps)
-    axes = [_contiguous_axis(g.layout(x), x.type, operand, split) for x, operand in zip(op.operands, "ab")]
     passage = Passage(g, op)
-    passage.before_write()
-    for x, value, axis, base in zip((a, b), op.operands, axes, passage.bases):
-        images, _ = swizzled(value.type.shape, axis, value.type.element.bytes)
-        write(g, x, value.type.element, g.layout(value), images, base)
+    left, right = in_buffers(g, passage, (a, b), lambda tile, which, axis: may_lie(tile, which, axis, split))
     g.target.async_fence(g)
     passage.after_write()
-    left, right = (Operand(t, s, axis, g.int(base)) for t, s, axis, base in zip(tiles, "ab", axes, passage.bases))
     return issue(g, acc, left, right)
 
 
-def _contiguous_axis(layout: Layout, tile: T.Tile, operand: str, split: tuple[int, int]) -> int:
-    """The axis along which threads hold runs of a tile, if an operand may be contiguous along it; else K."""
-    along_k = ALONG_K[operand]
-    runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
-    return 1 - along_k if runs and may_lie(tile, operand, 1 - along_k, split) else along_k
+def in_buffers(g: NvLowering, passage: Passage, operands: Sequence[Sequence[Val]],
+               may_lie: Callable[[T.Tile, str, int], bool]) -> list[Operand]:
+    """Both operands of a dot, written to its buffers: contiguous along the axis that threads hold runs along, if they
+    may_lie(tile, operand, axis) so, else along K."""
+    out = []
+    for value, which, base in zip(passage.op.operands, "ab", passage.bases):
+        along_k, layout = ALONG_K[which], g.layout(value)
+        runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
+        axis = 1 - along_k if runs and may_lie(value.type, which, 1 - along_k) else along_k
+        out.append(Operand(value.type, which, axis, g.int(base)))
+    passage.before_write()
+    for x, value, operand, base in zip(operands, passage.op.operands, out, passage.bases):
+        write_operand(g, x, operand.tile, g.layout(value), operand.axis, base)
+    return out
+
+
+def write_operand(g: NvLowering, x: Sequence[Val], tile: T.Tile, layout: Layout, axis: int, base: int) -> None:
+    """Write a tile to shared memory in swizzled rows along `axis`."""
+    images, _ = swizzled(tile.shape, axis, tile.element.bytes)
+    write(g, x, tile.element, layout, images, base)
 
 
 def issue(g: NvLowering, acc: Sequence[Val] | Held, left: Operand, right: Operand, pending: int | None = 0,
@@ -247,7 +266,7 @@ def _instructions(g: NvLowering, acc: list[Val], left: Operand, first: Sequence[
     """
     count, t = len(acc), left.tile.element
     kind, total = ("i32", "s32") if t is T.i8 else ("float", "f32")
-    fresh = not held and all(x == g.const(x.type, 0 if t is T.i8 else 0.0) for x in acc)
+    fresh = not held and is_zero(g, acc)
     in_registers = left.words is not None
     name = f"m64n{2 * count}k{STEP // t.bytes}.{total}.{NAMES[t]}.{NAMES[right.tile.element]}"
     outs = ", ".join(acc if held else (f"${i}" for i in range(count)))
@@ -285,35 +304,52 @@ def _flags(t: T.Scalar, left: Operand, right: Operand) -> str:
     return ", ".join(["p", "1", "1", *(str(int(not operand.k_major)) for operand in listed)])
 
 
-class Held:
-    """Accumulators that stay in PTX registers throughout a loop, without copies in LLVM.
+def is_zero(g: NvLowering, acc: Sequence[Val]) -> bool:
+    """True if sums are known to be 0."""
+    return all(x == g.const(x.type, 0 if x.type == "i32" else 0.0) for x in acc)
 
-    `begun` is an i1, false in the iteration that overwrites them with its first product; None if they are initialized
-    before the loop.
+
+class HeldSums(ABC):
+    """Sums of a dot that stay in their place throughout a loop, without copies in LLVM.
+
+    `begun` is an i1, false in the iteration that overwrites them with its first product; None if they are there before
+    the loop.
     """
 
-    def __init__(self, g: NvLowering, dot: Op, init: Sequence[Val] | Held, nonempty: bool):
-        self.w, self.pending, self.begun, self.fresh = g.w, dot.attrs["pending"], None, False
-        if isinstance(init, Held):
-            self.names, self.kind = init.names, init.kind
-            return
-        self.kind = init[0].type
-        name = g.w.label("sums").replace(".", "_")
-        self.names = [f"{name}_{k}" for k in range(len(init))]
-        statement(g, f".reg .b32 {name}_<{len(init)}>;", memory=False, at=0)
-        self.fresh = nonempty and all(x == g.const(self.kind, 0 if self.kind == "i32" else 0.0) for x in init)
-        if not self.fresh:
-            statement(g, " ".join(f"mov.b32 {name}, ${k};" for k, name in enumerate(self.names)), *init)
+    def __init__(self, g: NvLowering, dot: Op, init: Sequence[Val] | HeldSums, nonempty: bool):
+        self.w, self.dot, self.begun, self.fresh = g.w, dot, None, False
+        self.kind = init.kind if isinstance(init, HeldSums) else init[0].type
+        if not isinstance(init, HeldSums):
+            self.fresh = nonempty and is_zero(g, init)
 
-    def inside(self, index: Val, first: Val) -> Held:
-        """The accumulators in an iteration of the loop."""
+    def inside(self, index: Val, first: Val) -> HeldSums:
+        """The sums in an iteration of the loop."""
         if self.fresh:
             self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
         return self
 
-    def after(self, g: NvLowering) -> list[Val] | Held:
-        """The accumulators after the loop, while the last dot may be in flight."""
-        return self.read(g) if self.pending == 0 else self
+    def after(self, g: NvLowering) -> list[Val] | HeldSums:
+        """The sums after the loop, while the last dot may be in flight."""
+        return self.read(g) if self.dot.attrs.get("pending", 0) == 0 else self
+
+    @abstractmethod
+    def read(self, g: NvLowering) -> list[Val]:
+        """Their values, once the dots are finished."""
+
+
+class Held(HeldSums):
+    """Accumulators in PTX registers."""
+
+    def __init__(self, g: NvLowering, dot: Op, init: Sequence[Val] | Held, nonempty: bool):
+        super().__init__(g, dot, init, nonempty)
+        if isinstance(init, Held):
+            self.names = init.names
+            return
+        name = g.w.label("sums").replace(".", "_")
+        self.names = [f"{name}_{k}" for k in range(len(init))]
+        statement(g, f".reg .b32 {name}_<{len(init)}>;", memory=False, at=0)
+        if not self.fresh:
+            statement(g, " ".join(f"mov.b32 {name}, ${k};" for k, name in enumerate(self.names)), *init)
 
     def read(self, g: NvLowering, pending: int | None = None) -> list[Val]:
         """Their values, once at most `pending` dots are unfinished."""
@@ -328,19 +364,21 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: S
     in_registers = type(op.operands[0].type) is T.Tile
     left = Operand(op.attrs["lhs"], "a", op.attrs["a_axis"])
     if in_registers:
-        left = left._replace(words=pack_words(g, _rounded(g, op, a)))
+        if op.operands[0].type.element is not left.tile.element:
+            a = settled(g, a, 0)  # rounded into registers that no unfinished dot reads
+        left = left._replace(words=pack_words(g, rounded(g, op, a)))
     else:
         left = left._replace(base=a[0])
     right = Operand(op.attrs["rhs"], "b", op.attrs["b_axis"], b[0])
     return issue(g, acc, left, right, op.attrs["pending"], (lambda g: await_ping_pong(g, *phase)) if phase else None)
 
 
-def _rounded(g: NvLowering, op: Op, a: Sequence[Val]) -> Sequence[Val]:
-    """The lhs in the type of the operand; if it must be rounded, into registers that no unfinished dot reads."""
+def rounded(g: NvLowering, op: Op, a: Sequence[Val]) -> Sequence[Val]:
+    """The lhs of a `dot_shared`, which is in registers, in the type of the operand."""
     source, to = op.operands[0].type.element, op.attrs["lhs"].element
     if source is to:
         return a
-    a, both = settled(g, a, 0), g.target.pair_cast(source, to)
+    both = g.target.pair_cast(source, to)
     return [x for k in range(0, len(a), 2) for x in both(g, a[k], a[k + 1])]
 
 

@@ -134,9 +134,7 @@ class Cuda(DriverLibrary):
 CUDA = Cuda()
 
 # What the rest of the backend calls.
-function, address, call, release = CUDA.function, CUDA.address, CUDA.call, CUDA.release
-explain, left_behind, suspects = CUDA.explain, CUDA.left_behind, CUDA.suspects
-available, present, start, count, context = CUDA.available, CUDA.present, CUDA.start, CUDA.count, CUDA.context
-current, use, set_limit, on, properties = CUDA.current, CUDA.use, CUDA.set_limit, CUDA.on, CUDA.properties
-load, unload, accessible, device_of = CUDA.load, CUDA.unload, CUDA.accessible, CUDA.device_of
-synchronize, wait, capturing = CUDA.synchronize, CUDA.wait, CUDA.capturing
+function, address, call, explain, suspects = CUDA.function, CUDA.address, CUDA.call, CUDA.explain, CUDA.suspects
+available, start, count, context = CUDA.available, CUDA.start, CUDA.count, CUDA.context
+current, use, set_limit, on = CUDA.current, CUDA.use, CUDA.set_limit, CUDA.on
+properties, load = CUDA.properties, CUDA.load

@@ -134,9 +134,7 @@ term:
   %next = phi ptr [%first, %begin], [%next1, %add]
   jump %sum if icmp eq i64 %t, %n
 add:
-  %times = load i64, field term.factor of %next
-  %a = load i64, field term.x of %next
-  %b = load i64, field term.y of %next
+  %times, %a, %b = load factor, x, y of term %next
   %x = call i64 @factor(ptr %slots, i64 %a)
   %y = call i64 @factor(ptr %slots, i64 %b)
   %xy = mul i64 %x, %y
@@ -187,9 +185,7 @@ again:                                            ; not made yet, or for another
   %same = xor i1 %differs.any, true
   ret i1 false if and i1 %refused, %same
 ask:
-  %type = load i32, field map.type of %map
-  %rank = load i32, field map.rank of %map
-  %swizzle = load i32, field map.swizzle of %map
+  %type, %rank, %swizzle = load type, rank, swizzle of map %map
   %box = field map.box of %map
   %ones = field map.ones of %map
   %dims = getelementptr i64, ptr %values, i64 1
@@ -242,8 +238,7 @@ define internal i1 @overlap(ptr %a, ptr %b) nounwind {
 ; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
 define internal i1 @spans_meet(ptr %implicit, ptr %slots) nounwind {
 entry:
-  %loads = load i64, field implicit.loads of %implicit
-  %spans = load i64, field implicit.spans of %implicit
+  %loads, %spans = load loads, spans of implicit %implicit
   %meet.p = field implicit.meet of %implicit
   %maps = field implicit.map of %implicit
   %list = field implicit.span of %implicit

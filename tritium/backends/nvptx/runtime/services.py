@@ -9,8 +9,6 @@ from typing import Any
 from ...gpu_runtime import services as shared
 from . import cuda, launch, tensor_map
 
-__all__ = ["Utils"]
-
 
 class Utils(shared.Utils):
     """`driver.active.utils` on NVIDIA GPUs."""

@@ -1,18 +1,12 @@
 """The checks of an access lane by lane: extent, rights, contents, and who else touches the element."""
 
-from __future__ import annotations
-
-__all__ = ["TEXT"]
-
 TEXT = """
 ; One lane: is it inside, may it be written, has it been written, who else touches it?
 define internal void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %mask, i64 %lane)
     nounwind noinline {
   %m = load i8, ptr %mask
   jump %done if icmp eq i8 %m, 0
-  %origin = load i64, field site.origin of %site, align 1
-  %size = load i64, field site.size of %site, align 1
-  %flags = load i64, field site.flags of %site, align 1
+  %origin, %size, %flags = load origin, size, flags of site %site, align 1
   jump %given unless icmp slt i64 %origin, 0
 search:
   %r.found = call ptr @find(ptr %context, i64 %address, i64 %size)
@@ -20,8 +14,7 @@ search:
   jump %done if call i1 @is_foreign(i64 %flags, i64 %address) else %out
 given:
   %r.given = call ptr @region(ptr %context, i64 %origin)
-  %low = load i64, field region.low of %r.given
-  %high = load i64, field region.high of %r.given
+  %low, %high = load low, high of region %r.given
   %end = add i64 %address, %size
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
@@ -36,8 +29,7 @@ inside:
   %r = phi ptr [%r.found, %search], [%r.given, %given]
   %r.flags = load i64, field region.flags of %r
   jump %rights unless icmp ne i64 %r.flags & flag(holes), 0
-  %dims = load ptr, field region.dims of %r
-  %r.low = load i64, field region.low of %r
+  %dims, %r.low = load dims, low of region %r
   %offset = sub i64 %address, %r.low
   jump %out if call i1 @is_hole(ptr %dims, i64 %offset, i64 %size)
 rights:
@@ -52,8 +44,7 @@ contents:
   %undefined = icmp ne i64 %r.flags & flag(undefined), 0
   jump %tracked unless and i1 %read, %undefined
   %whole = and i64 %address, -8
-  %s.low = load i64, field region.storage_low of %r
-  %s.high = load i64, field region.storage_high of %r
+  %s.low, %s.high = load storage_low, storage_high of region %r
   %whole.end = add i64 %whole, 8
   %w.above = icmp uge i64 %whole, %s.low
   %w.below = icmp ule i64 %whole.end, %s.high
@@ -68,8 +59,7 @@ tracked:
   %writers = load ptr, field region.writers of %r
   jump %done if icmp eq ptr %writers, null
 cells:
-  %base = load i64, field region.storage_low of %r
-  %shift = load i64, field region.shift of %r
+  %base, %shift = load storage_low, shift of region %r
   %from = sub i64 %address, %base
   %first = lshr i64 %from, %shift
   %to.0 = add i64 %from, %size
@@ -83,6 +73,29 @@ cell:
   jump %cell if icmp ule i64 %c1, %last
 done:
   ret void
+}
+
+; Lanes from %from to below %to, one by one: at %addresses, or %stride bytes apart from %start on if that is null.
+define internal void @singly(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %start, i64 %stride, i64 %from,
+                             i64 %to, ptr %mask, i64 %lane) nounwind noinline {
+entry:
+  %listed = icmp ne ptr %addresses, null
+next:
+  %k = phi i64 [%from, %entry], [%k1, %look]
+  ret void unless icmp slt i64 %k, %to
+count:
+  %step = mul i64 %k, %stride
+  %counted = add i64 %start, %step
+  jump %look unless %listed
+read:
+  %found = load i64, item i64 %k of %addresses
+look:
+  %address = phi i64 [%counted, %count], [%found, %read]
+  %m = getelementptr i8, ptr %mask, i64 %k
+  %l = add i64 %lane, %k
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
+  %k1 = add i64 %k, 1
+  br label %next
 }
 
 define void @tt.check.wide(ptr %context, ptr %site, i64 %program, ptr %indices, i64 %n, ptr %mask, i64 %lane)

@@ -7,8 +7,6 @@ old. The last number of a launch stands for several readers.
 
 from __future__ import annotations
 
-__all__ = ["TEXT"]
-
 _CELL = """
 declare i1 @llvm.vector.reduce.or.v8i1(<8 x i1>)
 declare i1 @llvm.vector.reduce.or.v32i1(<32 x i1>)
@@ -16,8 +14,7 @@ declare i1 @llvm.vector.reduce.or.v32i1(<32 x i1>)
 ; Look at what others did to a cell; note what this program does. Reports one conflict at most.
 define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address, i64 %lane, ptr %region, i64 %cell,
                             i1 %told) nounwind noinline {
-  %flags = load i64, field site.flags of %site, align 1
-  %size = load i64, field site.size of %site, align 1
+  %flags, %size = load flags, size of site %site, align 1
   %base = load i64, field context.base of %context
   %me = call i64 @current(ptr %context, i64 %program)
   %atomic = icmp ne i64 %flags & flag(atomic), 0
@@ -26,8 +23,7 @@ define internal void @track(ptr %context, ptr %site, i64 %program, i64 %address,
   %one = zext i1 %atomic to i64
   %mark.w = or i64 %twice, %one
   %mark = trunc i64 %mark.w to i32
-  %writers = load ptr, field region.writers of %region
-  %readers = load ptr, field region.readers of %region
+  %writers, %readers = load writers, readers of region %region
   %w.p = getelementptr i32, ptr %writers, i64 %cell
   %w = load i32, ptr %w.p
   %w.w = zext i32 %w to i64
@@ -120,6 +116,14 @@ n.put:
 
 # Of WIDTH cells at a time.
 _CELLS = """
+; The mark of a segment in WIDTH cells.
+define internal <WIDTH x i32> @marks.WIDTH(i64 %segment, i64 %atomic) nounwind alwaysinline {
+  %twice = shl i64 %segment, 1
+  %mark = or i64 %twice, %atomic
+  %x = trunc i64 %mark to i32
+  ret <WIDTH x i32> splat <WIDTH x i32> %x
+}
+
 ; Whether one segment wrote WIDTH cells, and all it did is known to segment %me. %last are cells that were known before.
 define internal i1 @is_known.WIDTH(ptr %context, <WIDTH x i32> %cells, i64 %me, ptr %last) nounwind alwaysinline {
   %before = load <WIDTH x i32>, ptr %last
@@ -141,23 +145,13 @@ define internal i64 @track_row.WIDTH(ptr %context, ptr %site, i64 %program, ptr 
     nounwind noinline {
 entry:
   %flags = load i64, field site.flags of %site, align 1
-  %base.w = load i64, field context.base of %context
+  %base, %limit = load base, limit of context %context
   %me = call i64 @current(ptr %context, i64 %program)
-  %limit = load i64, field context.limit of %context
-  %many.w = shl i64 %limit, 1
-  %many.i = trunc i64 %many.w to i32
-  %mark.w = shl i64 %me, 1
-  %mark = trunc i64 %mark.w to i32
-  %base.2 = shl i64 %base.w, 1
-  %base.3 = or i64 %base.2, 1
-  %base = trunc i64 %base.3 to i32
-  %mine = splat <WIDTH x i32> %mark
-  %old = splat <WIDTH x i32> %base
-  %many = splat <WIDTH x i32> %many.i
+  %mine = call <WIDTH x i32> @marks.WIDTH(i64 %me, i64 0)
+  %old = call <WIDTH x i32> @marks.WIDTH(i64 %base, i64 1)
+  %many = call <WIDTH x i32> @marks.WIDTH(i64 %limit, i64 0)
   %write = icmp ne i64 %flags & flag(writes), 0
-  %writers = load ptr, field region.writers of %region
-  %readers = load ptr, field region.readers of %region
-  %lanes = load ptr, field region.writing_lanes of %region
+  %writers, %readers, %lanes = load writers, readers, writing_lanes of region %region
   %no.readers = icmp eq ptr %readers, null
   %no.lanes = icmp eq ptr %lanes, null
   %last.w = alloca <WIDTH x i32>

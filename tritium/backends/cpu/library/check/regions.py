@@ -1,9 +1,5 @@
 """Where elements lie: the row of an access, its holes, and whether memory has been written."""
 
-from __future__ import annotations
-
-__all__ = ["TEXT"]
-
 TEXT = """
 declare i1 @llvm.vector.reduce.or.v4i1(<4 x i1>)
 
@@ -21,8 +17,7 @@ look:
   %k = phi i64 [0, %entry], [%k1, %next]
   ret ptr null unless icmp slt i64 %k, %n
   %r = call ptr @region(ptr %context, i64 %k)
-  %low = load i64, field region.low of %r
-  %high = load i64, field region.high of %r
+  %low, %high = load low, high of region %r
   %end = add i64 %address, %size
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
@@ -42,8 +37,7 @@ look:
   %k = phi i64 [0, %entry], [%k1, %next]
   ret ptr null unless icmp slt i64 %k, %n
   %r = call ptr @region(ptr %context, i64 %k)
-  %low = load i64, field region.low of %r
-  %high = load i64, field region.high of %r
+  %low, %high = load low, high of region %r
   %begins = icmp ult i64 %from, %high
   %ends = icmp ugt i64 %to, %low
   jump %met if and i1 %begins, %ends
@@ -98,8 +92,7 @@ end:
 define internal i1 @is_defined(ptr %context, ptr %region, i64 %address, i64 %bytes) nounwind noinline {
 entry:
   %pattern = load i64, field context.pattern of %context
-  %s.low = load i64, field region.storage_low of %region
-  %s.high = load i64, field region.storage_high of %region
+  %s.low, %s.high = load storage_low, storage_high of region %region
   %first = and i64 %address, -8
   %round = add i64 %address, %bytes, 7
   %last = and i64 %round, -8

@@ -1,9 +1,5 @@
 """What is wrong is kept, the first few of each site and kind; and how long a program may wait."""
 
-from __future__ import annotations
-
-__all__ = ["TEXT"]
-
 TEXT = """
 declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_yield()

@@ -1,10 +1,8 @@
 """The check of a row of elements: those whose lanes are alike are looked at together."""
 
-from __future__ import annotations
-
-__all__ = ["TEXT"]
-
 TEXT = """
+declare i64 @llvm.smin.i64(i64, i64)
+
 ; How many lanes of a mask are on if those are the first ones; -1 for other masks.
 define internal i64 @prefix(ptr %mask, i64 %n) nounwind noinline {
 entry:
@@ -83,9 +81,7 @@ yes:
 define void @tt.check.row(ptr %context, ptr %site, i64 %program, ptr %start, i64 %stride, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline {
   %address = ptrtoint ptr %start to i64
-  %origin = load i64, field site.origin of %site, align 1
-  %size = load i64, field site.size of %site, align 1
-  %flags = load i64, field site.flags of %site, align 1
+  %origin, %size, %flags = load origin, size, flags of site %site, align 1
   %unknown = icmp slt i64 %origin, 0
   %dense = icmp eq i64 %stride, %size
   %sparse = xor i1 %dense, true
@@ -105,8 +101,7 @@ nowhere:
   jump %done if call i1 @is_foreign(i64 %flags, i64 %address) else %slowly
 given:
   %r.given = call ptr @region(ptr %context, i64 %origin)
-  %low = load i64, field region.low of %r.given
-  %high = load i64, field region.high of %r.given
+  %low, %high = load low, high of region %r.given
   %above = icmp uge i64 %address, %low
   %below = icmp ule i64 %end, %high
   jump %slowly unless and i1 %above, %below
@@ -133,29 +128,16 @@ begin:
   %from = sub i64 %address, %base
   %first = lshr i64 %from, %shift
 fast:
-  %i = phi i64 [0, %begin], [%i.next, %few]
+  %i = phi i64 [0, %begin], [%i.next, %fast]
   %cell = add i64 %first, %i
   %left = sub i64 %on, %i
   %lane.now = add i64 %lane, %i
   %did = call i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %r, i64 %cell, i64 %left, i64 %lane.now)
   %i.did = add i64 %i, %did
-  ; then up to 8 one by one
-single:
-  %k = phi i64 [0, %fast], [%k1, %one]
-  %at = add i64 %i.did, %k
-  %more = icmp slt i64 %at, %on
-  %few.more = icmp slt i64 %k, 8
-  jump %few unless and i1 %more, %few.more
-one:
-  %step = mul i64 %at, %stride
-  %here = add i64 %address, %step
-  %m = getelementptr i8, ptr %mask, i64 %at
-  %l = add i64 %lane, %at
-  call void @lane(ptr %context, ptr %site, i64 %program, i64 %here, ptr %m, i64 %l)
-  %k1 = add i64 %k, 1
-  br label %single
-few:
-  %i.next = add i64 %i.did, %k
+  %few = add i64 %i.did, 8                        ; up to 8 one by one
+  %i.next = call i64 @llvm.smin.i64(i64 %few, i64 %on)
+  call void @singly(ptr %context, ptr %site, i64 %program, ptr null, i64 %address, i64 %stride, i64 %i.did,
+      i64 %i.next, ptr %mask, i64 %lane)
   jump %fast if icmp slt i64 %i.next, %on else %done
 slowly:
   jump %each if %unknown
@@ -164,14 +146,8 @@ slowly:
       ptr %mask, i64 %lane)
   ret void
 each:
-  %e = phi i64 [0, %slowly], [%e1, %each]
-  %e.step = mul i64 %e, %stride
-  %e.here = add i64 %address, %e.step
-  %e.m = getelementptr i8, ptr %mask, i64 %e
-  %e.l = add i64 %lane, %e
-  call void @lane(ptr %context, ptr %site, i64 %program, i64 %e.here, ptr %e.m, i64 %e.l)
-  %e1 = add i64 %e, 1
-  jump %each if icmp slt i64 %e1, %n
+  call void @singly(ptr %context, ptr %site, i64 %program, ptr null, i64 %address, i64 %stride, i64 0, i64 %n,
+      ptr %mask, i64 %lane)
 done:
   ret void
 }
@@ -181,9 +157,7 @@ define void @tt.check.rows(ptr %context, ptr %site, i64 %program, ptr %start, i6
                            ptr %mask, i64 %mask.step, i64 %lane) nounwind noinline {
 entry:
   %address = ptrtoint ptr %start to i64
-  %origin = load i64, field site.origin of %site, align 1
-  %size = load i64, field site.size of %site, align 1
-  %flags = load i64, field site.flags of %site, align 1
+  %origin, %size, %flags = load origin, size, flags of site %site, align 1
   %known = icmp sge i64 %origin, 0
   %dense = icmp eq i64 %stride, %size
   %write = icmp ne i64 %flags & flag(writes), 0
@@ -191,14 +165,8 @@ entry:
   %q.2 = and i1 %known, %dense, %write, %plain
   %k = select i1 %known, i64 %origin, i64 0
   %r = call ptr @region(ptr %context, i64 %k)
-  %low = load i64, field region.low of %r
-  %high = load i64, field region.high of %r
-  %base = load i64, field region.storage_low of %r
-  %shift = load i64, field region.shift of %r
-  %r.flags = load i64, field region.flags of %r
-  %writers = load ptr, field region.writers of %r
-  %readers = load ptr, field region.readers of %r
-  %lanes = load ptr, field region.writing_lanes of %r
+  %low, %high, %base, %shift, %r.flags, %writers = load low, high, storage_low, shift, flags, writers of region %r
+  %readers, %lanes = load readers, writing_lanes of region %r
   %whole = icmp eq i64 %r.flags & flag(holes), 0
   %writable = icmp ne i64 %r.flags & flag(writable), 0
   %watched = icmp ne ptr %writers, null
@@ -209,13 +177,8 @@ entry:
   %quick = and i1 %q.2, %whole, %writable, %watched, %unread, %unnumbered, %even
   %older = load i64, field context.base of %context
   %me = call i64 @current(ptr %context, i64 %program)
-  %mark.w = shl i64 %me, 1
-  %mark = trunc i64 %mark.w to i32
-  %old.2 = shl i64 %older, 1
-  %old.1 = or i64 %old.2, 1
-  %old.i = trunc i64 %old.1 to i32
-  %mine = splat <32 x i32> %mark
-  %old = splat <32 x i32> %old.i
+  %mine = call <32 x i32> @marks.32(i64 %me, i64 0)
+  %old = call <32 x i32> @marks.32(i64 %older, i64 1)
 each:
   %j = phi i64 [0, %entry], [%j1, %next]
   %j1 = add i64 %j, 1

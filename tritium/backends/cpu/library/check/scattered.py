@@ -1,26 +1,13 @@
 """The checks of elements at any addresses, eight at a time: those that are plainly fine are looked at together."""
 
-from __future__ import annotations
-
-__all__ = ["TEXT"]
-
 TEXT = """
 declare <8 x i32> @llvm.masked.gather.v8i32.v8p0(<8 x ptr>, <8 x i1>, <8 x i32>)
 declare <8 x i64> @llvm.masked.gather.v8i64.v8p0(<8 x ptr>, <8 x i1>, <8 x i64>)
 declare void @llvm.masked.scatter.v8i32.v8p0(<8 x i32>, <8 x ptr>, <8 x i1>)
 
-; The mark of a segment in all 8 cells.
-define internal <8 x i32> @marks(i64 %segment, i64 %atomic) nounwind alwaysinline {
-  %twice = shl i64 %segment, 1
-  %mark = or i64 %twice, %atomic
-  %x = trunc i64 %mark to i32
-  ret <8 x i32> splat <8 x i32> %x
-}
-
 ; Whether 8 elements of a row of memory hold something that was written.
 define internal i1 @are_defined(ptr %context, ptr %r, <8 x i64> %addresses, <8 x i1> %on) nounwind noinline {
-  %s.low = load i64, field region.storage_low of %r
-  %s.high = load i64, field region.storage_high of %r
+  %s.low, %s.high = load storage_low, storage_high of region %r
   %pattern = load i64, field context.pattern of %context
   %lows = splat <8 x i64> %s.low
   %highs = splat <8 x i64> %s.high
@@ -41,19 +28,11 @@ define internal i1 @are_defined(ptr %context, ptr %r, <8 x i64> %addresses, <8 x
 define internal void @scattered(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %start, i64 %stride,
                              i64 %n, ptr %mask, i64 %lane) nounwind noinline {
 entry:
-  %size = load i64, field site.size of %site, align 1
-  %flags = load i64, field site.flags of %site, align 1
-  %r.flags = load i64, field region.flags of %r
-  %writers = load ptr, field region.writers of %r
-  %readers = load ptr, field region.readers of %r
-  %lanes = load ptr, field region.writing_lanes of %r
+  %size, %flags = load size, flags of site %site, align 1
+  %r.flags, %writers, %readers, %lanes = load flags, writers, readers, writing_lanes of region %r
   %segments = load ptr, field context.segments of %context
-  %low = load i64, field region.low of %r
-  %high = load i64, field region.high of %r
-  %base = load i64, field region.storage_low of %r
-  %shift = load i64, field region.shift of %r
-  %older = load i64, field context.base of %context
-  %limit = load i64, field context.limit of %context
+  %low, %high, %base, %shift = load low, high, storage_low, shift of region %r
+  %older, %limit = load base, limit of context %context
   %me = call i64 @current(ptr %context, i64 %program)
   %listed = icmp ne ptr %addresses, null
   %write = icmp ne i64 %flags & flag(writes), 0
@@ -80,9 +59,9 @@ entry:
   %shifts = splat <8 x i64> %shift
   %inner = sub i64 %size, 1
   %inners = splat <8 x i64> %inner
-  %mine = call <8 x i32> @marks(i64 %me, i64 0)
-  %old = call <8 x i32> @marks(i64 %older, i64 1)
-  %many = call <8 x i32> @marks(i64 %limit, i64 0)
+  %mine = call <8 x i32> @marks.8(i64 %me, i64 0)
+  %old = call <8 x i32> @marks.8(i64 %older, i64 1)
+  %many = call <8 x i32> @marks.8(i64 %limit, i64 0)
   %strides = splat <8 x i64> %stride
   %steps = mul <8 x i64> %strides, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
 next:
@@ -154,21 +133,8 @@ note:
   br label %done
 singly:
   %stop = select i1 %room, i64 %k8, i64 %n
-single:
-  %i = phi i64 [%k, %singly], [%i1, %called]
-  %i.p = getelementptr i64, ptr %addresses, i64 %i
-  %i.step = mul i64 %i, %stride
-  %i.counted = add i64 %start, %i.step
-  jump %called unless %listed
-single.read:
-  %i.read = load i64, ptr %i.p
-called:
-  %address = phi i64 [%i.read, %single.read], [%i.counted, %single]
-  %i.m = getelementptr i8, ptr %mask, i64 %i
-  %i.l = add i64 %lane, %i
-  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %i.m, i64 %i.l)
-  %i1 = add i64 %i, 1
-  jump %single if icmp slt i64 %i1, %stop
+  call void @singly(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %start, i64 %stride, i64 %k, i64 %stop,
+      ptr %mask, i64 %lane)
 done:
   br label %next
 }
@@ -220,12 +186,8 @@ next:
 ; From which lane on elements are still to be looked at: those before follow each other in memory, and are fine.
 define internal i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %addresses, i64 %n, ptr %mask) nounwind
     noinline {
-  %size = load i64, field site.size of %site, align 1
-  %flags = load i64, field site.flags of %site, align 1
-  %r.flags = load i64, field region.flags of %r
-  %writers = load ptr, field region.writers of %r
-  %lanes = load ptr, field region.writing_lanes of %r
-  %shift = load i64, field region.shift of %r
+  %size, %flags = load size, flags of site %site, align 1
+  %r.flags, %writers, %lanes, %shift = load flags, writers, writing_lanes, shift of region %r
   %write = icmp ne i64 %flags & flag(writes), 0
   %atomic = icmp ne i64 %flags & flag(atomic), 0
   %holes = icmp ne i64 %r.flags & flag(holes), 0
@@ -242,9 +204,7 @@ define internal i64 @run(ptr %context, ptr %site, i64 %program, ptr %r, ptr %add
   %start = load i64, item i64 %k.0 of %addresses
   %count = call i64 @consecutive(ptr %addresses, i64 %n, ptr %mask, i64 %size, i64 %start)
   ret i64 0 if icmp slt i64 %count, 8
-  %low = load i64, field region.low of %r
-  %high = load i64, field region.high of %r
-  %base = load i64, field region.storage_low of %r
+  %low, %high, %base = load low, high, storage_low of region %r
   %length = mul i64 %count, %size
   %stop = add i64 %start, %length
   %from = sub i64 %start, %base
@@ -271,7 +231,6 @@ step:
 
 define void @tt.check.lanes(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 %n, ptr %mask, i64 %lane)
     nounwind noinline {
-entry:
   %origin = load i64, field site.origin of %site, align 1
   jump %each if icmp slt i64 %origin, 0
   %r = call ptr @region(ptr %context, i64 %origin)
@@ -284,13 +243,8 @@ entry:
       i64 %l.left)
   ret void
 each:
-  %k = phi i64 [0, %entry], [%k1, %each]
-  %address = load i64, item i64 %k of %addresses
-  %m = getelementptr i8, ptr %mask, i64 %k
-  %l = add i64 %lane, %k
-  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
-  %k1 = add i64 %k, 1
-  jump %each if icmp slt i64 %k1, %n
+  call void @singly(ptr %context, ptr %site, i64 %program, ptr %addresses, i64 0, i64 0, i64 0, i64 %n, ptr %mask,
+      i64 %lane)
   ret void
 }
 """

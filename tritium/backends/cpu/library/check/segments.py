@@ -5,15 +5,10 @@ the time, which is the number of the next segment, at the hash of its address. W
 that were closed by then.
 """
 
-from __future__ import annotations
-
-__all__ = ["TEXT"]
-
 TEXT = """
 ; The entry of a segment: program, when it was closed, up to when it knows of others.
 define internal ptr @segment(ptr %context, i64 %g) nounwind alwaysinline {
-  %segments = load ptr, field context.segments of %context
-  %base = load i64, field context.base of %context
+  %segments, %base = load segments, base of context %context
   %k = sub i64 %g, %base
   ret ptr getelementptr %segment, ptr %segments, i64 %k
 }

@@ -1,4 +1,4 @@
-"""ELF files as LLVM writes them: a header, sections and symbols."""
+"""ELF files as LLVM and ptxas write them: a header, sections and symbols."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NOTE = struct.Struct("<III")
 DYNAMIC = struct.Struct("<QQ")
 
 REL, DYN = 1, 3  # kinds of files: to be linked, to be loaded
-PROGBITS, SYMTAB, STRTAB, RELA, HASH, DYNAMIC_SECTION, NOTE_SECTION, NOBITS, DYNSYM = 1, 2, 3, 4, 5, 6, 7, 8, 11
+SYMTAB, STRTAB, RELA, HASH, DYNAMIC_SECTION, NOTE_SECTION, NOBITS, DYNSYM = 2, 3, 4, 5, 6, 7, 8, 11  # of sections
 WRITE, ALLOC, EXECUTE = 1, 2, 4  # flags of sections
-LOCAL, GLOBAL, WEAK = 0, 1, 2  # bindings of symbols
+LOCAL, WEAK = 0, 2  # bindings of symbols
 UNDEFINED, ABSOLUTE = 0, 0xFFF1  # in place of a symbol's section
-SECTION_SYMBOL, HIDDEN, INTERNAL = 3, 2, 1  # a kind of symbol, and visibilities
+HIDDEN, INTERNAL = 2, 1  # visibilities of symbols
 
 
 class Section(NamedTuple):
@@ -48,7 +48,7 @@ class Symbol(NamedTuple):
 
     @property
     def binding(self) -> int:
-        """LOCAL, GLOBAL or WEAK."""
+        """LOCAL, WEAK, or 1 for global."""
         return self.info >> 4
 
     @property
