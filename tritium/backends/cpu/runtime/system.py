@@ -13,7 +13,7 @@ _CLOCK = {
 declare i64 @llvm.read_volatile_register.i64(metadata)
 declare i64 @llvm.read_register.i64(metadata)
 declare void @llvm.aarch64.isb(i32)
-define internal i64 @ticks() nounwind {
+define internal i64 @ticks() nounwind alwaysinline {
   %t = call i64 @llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})
   ret i64 %t
 }
@@ -30,7 +30,7 @@ define internal void @pause() nounwind {
     "x86": """
 declare i64 @llvm.readcyclecounter()
 declare void @llvm.x86.sse2.pause()
-define internal i64 @ticks() nounwind {
+define internal i64 @ticks() nounwind alwaysinline {
   %t = call i64 @llvm.readcyclecounter()
   ret i64 %t
 }
