@@ -189,7 +189,7 @@ class Utils:
         occupancy computed from them comes out positive.
         """
         return {
-            "max_shared_mem": 1 << 30, "max_num_regs": 1 << 16, "multiprocessor_count": knobs.num_threads,
+            "max_shared_mem": 1 << 30, "max_num_regs": 1 << 16, "multiprocessor_count": _threads(),
             "warpSize": 1, "max_threads_per_sm": 1024, "sm_clock_rate": _clock_khz(), "mem_clock_rate": 0,
             "mem_bus_width": 64,
         }  # fmt: skip
@@ -225,6 +225,12 @@ class Utils:
 
 def _registers(cpu: Any) -> int:
     return 32 if cpu.simd in ("neon", "avx512") else 16
+
+
+@once
+def _threads() -> int:
+    """The threads that work on a launch: the runtime's, once it has read the setting, which asks the system."""
+    return _runtime().num_threads if _runtime.cache_info().currsize else knobs.num_threads
 
 
 @once
