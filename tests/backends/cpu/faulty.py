@@ -164,7 +164,7 @@ def truncated():
 DEEP = r"""
 @record = private constant [8 x i8] c"deep\00\00\FF\FF"
 define void @deep(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena) {
-  %room = alloca [1073741824 x i8]
+  %room = alloca [67108864 x i8]
   %record = getelementptr i8, ptr %arena, i64 -40
   store ptr @record, ptr %record
   %program = getelementptr i8, ptr %arena, i64 -48
@@ -176,7 +176,7 @@ define void @deep(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena) {
 
 
 def deep():
-    """A kernel that needs more stack than its thread has."""
+    """A kernel that needs more stack than its thread has: 64 MB, for nothing else lies in the 128 MB below a stack."""
     from tritium.backends.cpu.runtime.image import Runtime
 
     library = Runtime.get().load(compile_text(DEEP, cpu_target(), passes=()))
