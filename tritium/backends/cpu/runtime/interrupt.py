@@ -142,8 +142,8 @@ compare:
 }
 
 ; Leave the program if the job is to stop. Programs of a cooperative launch wait for each other: they let others run.
-; Mostly there is nothing to do, and nothing is stored, not even a return address: a store to a second cache line between
-; two programs has Neoverse cores read the lines that the next one writes from memory.
+; Mostly there is nothing to do, and nothing is stored, not even a return address: a store to a second cache line
+; between two programs has Neoverse cores read the lines that the next one writes from memory.
 define void @tt.poll(ptr %arena) nounwind noinline {
   %job = load ptr, field header.job before %arena
   jump %act if call i1 @stopped(ptr %job)

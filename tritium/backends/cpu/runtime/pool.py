@@ -385,7 +385,9 @@ done:
 }
 
 ; Programs that a thread takes at a time. Sixteen turns for each thread level out uneven programs; a turn of less than
-; two microseconds would be spent on the counter that all threads share.
+; two microseconds would be spent on the counter that all threads share. Turns of more than eight for each thread are
+; shortened: neighbours in the grid run at about the same time then, so threads meet less often in what every 32nd
+; program writes, say.
 define internal i64 @turn(i64 %total, i64 %threads, double %each) nounwind {
   %turns = shl i64 %threads, 4
   %even = udiv i64 %total, %turns
@@ -394,11 +396,16 @@ define internal i64 @turn(i64 %total, i64 %threads, double %each) nounwind {
   %long = fmul double %share.f, 2.5e-1
   %least.f = fdiv double %long, %each
   %least = call i64 @llvm.fptoui.sat.i64.f64(double %least.f)
+  %threads.f = sitofp i64 %threads to double
+  %span = fmul double %share.f, %threads.f
+  %greatest.f = fdiv double %span, %each
+  %greatest = call i64 @llvm.fptoui.sat.i64.f64(double %greatest.f)
   %rest = add i64 %total, %threads
   %up = sub i64 %rest, 1
   %most = udiv i64 %up, %threads
+  %short = call i64 @llvm.umin.i64(i64 %even, i64 %greatest)
   %enough = call i64 @llvm.umin.i64(i64 %least, i64 %most)
-  %some = call i64 @llvm.umax.i64(i64 %even, i64 %enough)
+  %some = call i64 @llvm.umax.i64(i64 %short, i64 %enough)
   %one = call i64 @llvm.umax.i64(i64 %some, i64 1)
   %chunk = call i64 @llvm.umin.i64(i64 %one, i64 1024)
   ret i64 %chunk
