@@ -316,3 +316,32 @@ for name in ("x86-64", "x86-64-v2", "x86-64-v2,+avx", "x86-64-v3,-fma"):
         assert hottest and not (max if platform.machine() == "x86_64" else min)(spilled), (name, kind, spilled)
 """
     run("host", code)
+
+
+# -- what Neoverse cores gain from -------------------------------------------------------------------------------------
+
+
+@triton.jit
+def weighted(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, x * tl.load(y_ptr + at, mask=at < n), mask=at < n)
+
+
+def test_long_rows_are_prefetched_on_arm():
+    def text(level, block):
+        types = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), "*fp32") | {"n": "i32"}
+        source = triton.compiler.ASTSource(weighted, types, {"BLOCK": block})
+        return triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"]
+
+    assert text("aarch64", 1024).count("call void @llvm.prefetch.p0") == 2
+    assert "prefetch" not in text("aarch64", 128) + text("x86-64-v3", 1024) + text("x86-64-v4", 1024)
+
+
+def test_a_poll_with_nothing_to_do_stores_nothing():
+    from tritium.backends.cpu.runtime import image as runtime
+
+    cpu = cpu_target("aarch64")
+    code = assembly(runtime._core(cpu), cpu, passes=("always-inline", *target.PASSES))
+    poll = re.search(r"^tt\.poll:\n(.*?)\n\.Lfunc_end", code, re.M | re.S)[1]
+    assert "CNTVCT_EL0" in poll and not re.search(r"\bst[rpu]|\bsp\b|\bbl\b", poll)

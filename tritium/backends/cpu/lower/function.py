@@ -140,6 +140,7 @@ class Lowering(Emitter):
         self.axis_info: AxisAnalysis | None = None  # AxisInfo by value (uniform_quotients.py)
         self.divides: bool | None = None  # whether to compute it
         self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
+        self.streams = False  # whether rows of the open loop are prefetched
         self.assumed = frozenset()  # masks known to be true everywhere
         self.scope = Scope(module.body)  # the block that is lowered
         self.now = 0  # the position in it

@@ -39,6 +39,7 @@ def width_for(lo: Lowering, shape: Sequence[int], *types: T.Scalar | T.Ptr) -> i
 
 
 _SHORT = 4
+_LONG = 512
 
 
 def inside_rows(width: int, shape: Sequence[int]) -> int:
@@ -202,7 +203,9 @@ def rows(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], walk: Ch
         end = walk.total if stop is None else stop
         with lo.loop(0, end, walk.width, carry=inits, nonempty=bool(reductions)) as loop:
             idx = walk.index(lo, at, loop.index)
+            lo.streams = lo.target.simd == "neon" and walk.total >= _LONG
             loop.next = _chunk(lo, stores, reductions, fills, idx, loop.carried, loop.index)
+            lo.streams = False
         rest = list(loop.results)
         for r in reductions:
             rest = r.take(rest, walk, stop)

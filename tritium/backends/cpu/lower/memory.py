@@ -161,6 +161,8 @@ def _load(lo: Lowering, op: Op, idx: Index) -> Val:
     place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
     if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
+    elif lo.streams and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
+        _prefetch_along(lo, place)
     if m is None and place.unbroken is None:
         with lo.at(max(place.level, lo.region)):
             x = _read(lo, place, t, "volatile " if op.attrs["volatile"] else "")
@@ -185,7 +187,18 @@ def _prefetch(lo: Lowering, op: Op, place: Addresses) -> None:
         w.effect(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
 
 
+def _prefetch_along(lo: Lowering, place: Addresses) -> None:
+    """Prefetch a few chunks ahead of a long row that is read together with others."""
+    w = lo.w
+    further = w.gep("i8", place.pointer, lo.const(_BYTES_AHEAD))
+    w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    with lo.at(further.level):
+        w.effect(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
+
+
 _ROWS_AHEAD = 4
+_BYTES_AHEAD = 512
+_LINE = 64  # bytes of a cache line
 
 
 def _other(lo: Lowering, other: Value | None, t: T.Scalar, idx: Index) -> Val:
