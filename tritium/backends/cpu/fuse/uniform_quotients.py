@@ -48,6 +48,9 @@ def chunk(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Val | None:
 
 
 def _first(lo: Lowering, x: Value, idx: Sequence[Coordinate], fact: str) -> Index | None:
+    if lo.runs and x in lo.runs:
+        known, axis = lo.runs[x]
+        return tuple([(b, None) for b, _ in idx]) if known == fact and idx[axis][1] is not None else None
     if type(x) is not Op or not _asks(lo, x):
         return None
     axes = [(axis, base, lane) for axis, (base, lane) in enumerate(idx) if lane is not None]

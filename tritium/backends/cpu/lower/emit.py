@@ -255,6 +255,13 @@ class Emitter:
         self.assumed = outer
 
     @contextmanager
+    def denying(self, masks: Iterable[Value]) -> Iterator[None]:
+        """Inside, these masks are false in every chunk."""
+        outer, self.denied = self.denied, self.denied | set(masks)
+        yield
+        self.denied = outer
+
+    @contextmanager
     def at(self, level: int) -> Iterator[None]:
         """Emit at an outer level."""
         level = max(level, self.region)

@@ -140,8 +140,10 @@ class Lowering(Emitter):
         self.axis_info: AxisAnalysis | None = None  # AxisInfo by value (uniform_quotients.py)
         self.divides: bool | None = None  # whether to compute it
         self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
+        self.runs = {}  # quotients that are uniform, or contiguous, in the chunks of the open branch (runs.py)
         self.streams = False  # whether rows of the open loop are prefetched
         self.assumed = frozenset()  # masks known to be true everywhere
+        self.denied = frozenset()  # masks known to be false in the open branch
         self.scope = Scope(module.body)  # the block that is lowered
         self.now = 0  # the position in it
         self.kept = ()  # tiles that the loops of the next op also write to scratch

@@ -12,7 +12,7 @@ from ..fuse import ops as cpu_ops
 from ..fuse import uniform_quotients
 from ..fuse.affine import described, form_of
 from ..fuse.index import chunks, width_of
-from . import integers, memory, predication, reduce, scratch_chunks, tile_copies, transpose, views
+from . import integers, memory, predication, reduce, runs, scratch_chunks, tile_copies, transpose, views
 from .scratch_chunks import write
 from .table import statement
 from .tile_copies import is_zero
@@ -106,6 +106,13 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     if axis is not None and axis != rank - 1 and shape[axis] % 4 == 0 and shape[-1] % 4 == 0:
         (x, buffer), = pairs
         transpose.fill_across(lo, x, buffer, axis)
+        return
+    load = runs.source(lo, pairs[0][0]) if len(pairs) == 1 and axis is None else None
+    if load is not None and not transpose.masks_in_place(lo, pairs[0][0]):
+        load = None
+    found = None if load is None else transpose.runs_of(lo, load.operands[0])
+    if found is not None:
+        transpose.fill_across(lo, *pairs[0], found.axis, found)
         return
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)

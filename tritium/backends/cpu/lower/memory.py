@@ -61,7 +61,12 @@ def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addre
         return addresses_of(lo, p, idx, wrap=False)
     element = memory_type(T.element(p.type).pointee)
     pointer = form.pointer
-    for term in sorted([x for x in terms if x != 0], key=lambda x: x.level if type(x) is Val else 0):
+    level_of = lambda x: x.level if type(x) is Val else 0
+    terms = sorted([x for x in terms if x != 0], key=level_of)
+    if lo.runs and terms:  # of the deepest level, one sum, which other chunks of the run share
+        deepest = [x for x in terms if level_of(x) == level_of(terms[-1])]
+        terms = [*terms[:len(terms) - len(deepest)], functools.reduce(lo.add, deepest)]
+    for term in terms:
         pointer = lo.offset(element, pointer, term)
     level = max([x.level for x in (pointer, unbroken, *vectors) if x is not None])
 
@@ -86,7 +91,7 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
     for loose in form.loose:
         at = loose_index(lo, loose, idx)
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
-        if first is not None and loose.value not in lo.buffers:
+        if first is not None and (loose.value not in lo.buffers or loose.value in lo.runs):
             start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
             terms.append(lo.mul(start, loose.scale))
             fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
@@ -158,6 +163,9 @@ def _listed(lo: Lowering, pointer: Val, element: str, fixed: Lanes | None, vecto
 def _load(lo: Lowering, op: Op, idx: Index) -> Val:
     p, mask, other = op.operands[0], *(*op.operands[1:], None, None)[:2]
     t = T.element(op.types[0])
+    if mask in lo.denied:
+        x = _other(lo, other, t, idx)
+        return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
     place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
     if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
@@ -356,6 +364,8 @@ def prepare_store(lo: Lowering, op: Op, idx: Index, x: Val | None = None) -> Cal
     """Compute the addresses and value (unless given) of a chunk; returns a function that emits the store."""
     p, v, *masks = op.operands
     mask = masks[0] if masks else None
+    if mask in lo.denied:
+        return lambda: None
     t = T.element(v.type)
     x = lo.ev(v, idx) if x is None else x
     if t is T.i1:

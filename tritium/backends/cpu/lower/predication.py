@@ -8,6 +8,7 @@ vector of bits.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -18,13 +19,15 @@ from ....ir.core import Op
 from ...llvm.writer import Val, lanes
 from ..fuse.affine import form_of, loose_index
 from ..fuse.index import iota, source_index, width_of
+from ..fuse.uniform_quotients import counting
 
 if TYPE_CHECKING:
+    from ....analysis.affine import Form, Loose
     from ....ir.core import Value
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["Mask", "limits", "mask_of", "tile_inside"]
+__all__ = ["Mask", "limits", "mask_of", "no_line", "tile_inside"]
 
 
 class Mask:
@@ -179,6 +182,10 @@ def _bound(lo: Lowering, mask: Mask, m: Op, idx: Index) -> bool:
         if type(a) is not int or type(b) is not int or at is not None or lane is not iota(len(lane.offsets)):
             return False
         along, at = a - b, base
+    counted = _counted(lo, x, y, idx) if lo.runs else {}
+    for (sign, loose), _ in counted.items():
+        along += sign * loose.scale
+        at = next(base for base, lane in idx if lane is not None)
     if along not in (1, -1) or mask.bounded and mask.base != at:
         return False
     limit = lo.sub(lo.add(y.base, extra), x.base)  # along * i < limit
@@ -187,6 +194,10 @@ def _bound(lo: Lowering, mask: Mask, m: Op, idx: Index) -> bool:
             limit = lo.add(limit, lo.mul(base, lo.sub(b, a)))
     for sign, form in ((-1, x), (1, y)):
         for loose in form.loose:
+            if (-sign, loose) in counted:
+                start = lo.index_of(counted[-sign, loose], T.element(loose.value.type))
+                limit = lo.add(limit, lo.mul(lo.sub(start, at), lo.mul(loose.scale, sign)))
+                continue
             value = lo.index_of(lo.ev(loose.value, loose_index(lo, loose, idx)), T.element(loose.value.type))
             if type(value) is Val and lanes(value.type) > 1:
                 return False
@@ -197,6 +208,17 @@ def _bound(lo: Lowering, mask: Mask, m: Op, idx: Index) -> bool:
     else:
         _tighten(lo, mask, "low", lo.sub(1, limit), "smax")
     return True
+
+
+def _counted(lo: Lowering, x: Form, y: Form, idx: Index) -> dict[tuple[int, Loose], Val]:
+    """The loose terms of x (1) and y (-1) that count along the lanes of a run, and their first elements."""
+    found = {}
+    for sign, form in ((1, x), (-1, y)):
+        for loose in form.loose:
+            first = counting(lo, loose.value, loose_index(lo, loose, idx)) if type(loose.scale) is int else None
+            if first is not None:
+                found[sign, loose] = lo.ev(loose.value, first)
+    return found
 
 
 def _tighten(lo: Lowering, mask: Mask, bound: str, limit: int | Val, pick: str) -> None:
@@ -247,6 +269,28 @@ def _difference(lo: Lowering, m: Value) -> tuple[list[int], Any, Any] | None:
     if x.loose or y.loose or any(type(s) is not int for s in strides):
         return None
     return strides, lo.add(x.base, -extra), y.base
+
+
+def no_line(lo: Lowering, masks: Iterable[Value], lines: Sequence[Index]) -> Val | None:
+    """An i1: on each of these chunks, one of the masks is false by a term that its lanes share. None if there are no
+    such terms."""
+    w, total = lo.w, None
+    for idx in lines:
+        shared = [x for m in masks for x in _shared(lo, m, idx) if x != "true"]
+        if not shared:
+            return None
+        off = w.binary("xor", functools.reduce(lambda x, y: w.binary("and", x, y), shared), w.const("i1", True))
+        total = off if total is None else w.binary("and", total, off)
+    return total
+
+
+def _shared(lo: Lowering, m: Value, idx: Index) -> list[Val]:
+    """The terms of a mask that do not depend on the lane, whatever is known of quotients."""
+    while type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
+        idx, m = source_index(lo, m, idx), m.operands[0]
+    if type(m) is Op and m.kind is ops.and_ and m not in lo.buffers:
+        return [x for y in m.operands for x in _shared(lo, y, idx)]
+    return [lo.ev(m, idx)] if width_of(idx) == 1 else []
 
 
 def limits(lo: Lowering, m: Value | None, shape: Sequence[int]) -> list | None:

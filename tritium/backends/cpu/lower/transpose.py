@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
+from ...llvm.writer import lanes
 from ..fuse.affine import form_of
 from ..fuse.index import ZERO, iota
-from . import memory, predication, scratch_chunks
+from . import memory, predication, runs, scratch_chunks
 
 if TYPE_CHECKING:
     from ....ir.core import Value
     from ...llvm.writer import Val
     from ..fuse.index import Coordinate, Index
     from .function import Lowering
+    from .runs import Runs
     from .scratch import Buffer
 
-__all__ = ["contiguous_axis", "fill_across", "store_across", "transposed_axes"]
+__all__ = ["contiguous_axis", "fill_across", "masks_in_place", "runs_of", "store_across", "transposed_axes"]
 
 
 def contiguous_axis(lo: Lowering, x: Value, seen: set[Value] | None = None) -> int | None:
@@ -46,48 +50,64 @@ def contiguous_axis(lo: Lowering, x: Value, seen: set[Value] | None = None) -> i
     return None
 
 
-def transposed_axes(lo: Lowering, op: Op, shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """(contiguous axis of a store's source, contiguous axis of its target) if they differ, else None."""
+def runs_of(lo: Lowering, pointers: Value) -> Runs | None:
+    """The runs of pointers that are contiguous within them along an axis other than the last one."""
+    if len(T.shape(pointers.type)) != 2 or T.shape(pointers.type)[-1] % 4:
+        return None
+    return runs.find(lo, pointers, 0)
+
+
+def transposed_axes(lo: Lowering, op: Op, shape: tuple[int, ...]) -> tuple[int, int, Runs | None] | None:
+    """(contiguous axis of a store's source, contiguous axis of its target, where that holds) if they differ, else None.
+    """
     if len(shape) < 2:
         return None
-    to = memory.contiguous(form_of(lo, op.operands[0]), shape)
+    to, found = memory.contiguous(form_of(lo, op.operands[0]), shape), None
+    if to is None and masks_in_place(lo, op.operands[1]):
+        found = runs_of(lo, op.operands[0])
+        to = None if found is None else found.axis
     axis = contiguous_axis(lo, op.operands[1]) if to is not None else None
     if axis is None or to is None or axis == to or shape[axis] % 4 or shape[to] % 4:
         return None
-    return axis, to
+    return axis, to, found
 
 
-def fill_across(lo: Lowering, x: Value, buffer: Buffer, axis: int) -> None:
+def fill_across(lo: Lowering, x: Value, buffer: Buffer, axis: int, found: Runs | None = None) -> None:
     """Materialize a tile that is contiguous along `axis` in memory: load, transpose and write 4 x 4 squares."""
     last = len(buffer.shape) - 1
 
     def put(idx: Index, line: Val) -> None:
         scratch_chunks.write(lo, buffer, idx, line)
-    _across(lo, x, buffer.shape, axis, last, _masks(lo, x), lambda at, line: lambda: put(at, line))
+    _across(lo, x, buffer.shape, axis, last, _masks(lo, x), lambda at, line: lambda: put(at, line), found)
 
 
-def store_across(lo: Lowering, op: Op, shape: Sequence[int], axis: int, to: int) -> None:
+def store_across(lo: Lowering, op: Op, shape: Sequence[int], axis: int, to: int, found: Runs | None = None) -> None:
     """Store a tile whose source is contiguous along `axis` and whose target is along `to`."""
     _, x, *mask = op.operands
     masks = _masks(lo, x) | dict.fromkeys(mask)
-    _across(lo, x, shape, axis, to, masks, lambda at, line: memory.prepare_store(lo, op, at, line))
+    _across(lo, x, shape, axis, to, masks, lambda at, line: memory.prepare_store(lo, op, at, line), found)
 
 
-def _across(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, masks: Any, put: Callable) -> None:
+def _across(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, masks: Any, put: Callable,
+            found: Runs | None) -> None:
     """Transpose squares without masks if the tile is inside all of them, else copy element by element.
 
     `put(idx, chunk)` prepares a store and returns a function that emits it.
     """
     inside = predication.tile_inside(lo, masks)
     if inside is None:
-        _squares(lo, x, shape, axis, to, put)
+        _squares(lo, x, shape, axis, to, masks, put, found)
         return
 
     def hot():
         with lo.inside(), lo.assuming(masks):
-            _squares(lo, x, shape, axis, to, put)
+            _squares(lo, x, shape, axis, to, masks, put, found)
 
     def cold():
+        if lo.target.simd == "neon" and len(shape) == 2 and masks_in_place(lo, x):
+            with lo.inside():
+                _squares(lo, x, shape, axis, to, masks, put, found, tested=True)
+            return
         with lo.inside(), lo.loops(shape) as at:
             idx = tuple([(i, None) for i in at])
             put(idx, lo.ev(x, idx))()
@@ -109,10 +129,28 @@ def _masks(lo: Lowering, x: Value) -> Any:
     return found
 
 
-def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, put: Callable) -> None:
+def masks_in_place(lo: Lowering, x: Value) -> bool:
+    """Whether no view stands between a tile and the masked loads that it is computed from: an index is one of both."""
+    stack = [x]
+    while stack:
+        x = stack.pop()
+        if type(x) is not Op or type(x.type) is not T.Tile or x in lo.buffers or not lo.is_lazy(x) \
+                or x.kind is ops.load:
+            continue
+        if x.kind.elementwise:
+            stack += x.operands
+        elif _masks(lo, x):
+            return False
+    return True
+
+
+def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, masks: Any, put: Callable,
+             found: Runs | None, tested: bool = False) -> None:
+    """All squares of a tile; `tested`: each of them for whether the masks are true there."""
     others = [a for a in range(len(shape)) if a not in (axis, to)]
-    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], 4) as column, \
-            lo.counted(shape[axis], 4) as row:
+    wide = {a: 4 if found is None or a != found.axis or shape[a] % _WIDE else _WIDE for a in (axis, to)}
+    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], wide[to]) as column, \
+            lo.counted(shape[axis], wide[axis]) as row:
         idx = [ZERO] * len(shape)
         for a, i in zip(others, at, strict=True):
             idx[a] = (i, None)
@@ -121,11 +159,78 @@ def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, p
             out = list(idx)
             out[axis], out[to] = r, c
             return tuple(out)
-        lines = [lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))) for k in range(4)]
-        ready = [put(index((lo.add(row, k), None), (column, iota(4))), line)
-                 for k, line in enumerate(_transposed(lo, lines))]
-        for store in ready:
-            store()
+        if found is None and not tested:
+            _square(lo, x, row, column, 4, 4, index, put)
+        else:
+            _runs(lo, x, row, column, wide[axis], wide[to], index, masks, put, found)
+
+
+_WIDE = 16  # lanes of a run
+
+
+def _square(lo: Lowering, x: Value, row: int | Val, column: int | Val, height: int, width: int, index: Callable,
+            put: Callable) -> None:
+    """Transpose a square, or several side by side."""
+    lines = [lo.widen(lo.ev(x, index((row, iota(height)), (lo.add(column, k), None))), height) for k in range(width)]
+    out = [_transposed(lo, [_part(lo, line, r) for line in lines[c:c + 4]])
+           for r in range(0, height, 4) for c in range(0, width, 4)]
+    joined = [_joined(lo, parts) for r in range(height // 4)
+              for parts in zip(*out[r * width // 4:(r + 1) * width // 4], strict=True)]
+    ready = [put(index((lo.add(row, k), None), (column, iota(width))), line) for k, line in enumerate(joined)]
+    for store in ready:
+        store()
+
+
+def _part(lo: Lowering, x: Val, start: int) -> Val:
+    return x if lanes(x.type) == 4 else lo.w.shuffle(x, None, range(start, start + 4))
+
+
+def _joined(lo: Lowering, xs: Sequence[Val]) -> Val:
+    """Vectors side by side."""
+    while len(xs) > 1:
+        n = 2 * lanes(xs[0].type)
+        xs = [lo.w.shuffle(a, b, range(n)) for a, b in zip(xs[::2], xs[1::2], strict=True)]
+    return xs[0]
+
+
+def _runs(lo: Lowering, x: Value, row: int | Val, column: int | Val, height: int, width: int, index: Callable,
+          masks: Any, put: Callable, found: Runs | None) -> None:
+    """A square without tests if it is a run within all masks, else in smaller squares; the smallest, by elements."""
+    n = max(height, width)
+    tests = [] if found is None else [found.unbroken(lo, index((row, None), (column, None)), n)]
+    tested = masks if n > 4 or found is None else ()
+    with nullcontext() if found is None else found.assumed(lo):
+        along = [index((row, iota(height)), (lo.add(column, k), None)) if height == n else
+                 index((lo.add(row, k), None), (column, iota(width))) for k in range(4)]
+        inside = [predication.mask_of(lo, mask, at) for mask in tested for at in along]
+        tests += [mask.all_lanes(lo) for mask in inside if mask is not None]
+    test = functools.reduce(lambda a, b: lo.w.binary("and", a, b), tests, lo.w.const("i1", True))
+
+    def run() -> None:
+        with lo.inside(), nullcontext() if found is None else found.assumed(lo), lo.assuming(tested):
+            _square(lo, x, row, column, height, width, index, put)
+
+    def blank() -> None:
+        with lo.inside(), lo.denying(masks):
+            _square(lo, x, row, column, height, width, index, put)
+
+    def smaller() -> None:
+        with lo.inside(), lo.counted(n, 4) as k:
+            r, c = (lo.add(row, k), column) if height == n else (row, lo.add(column, k))
+            _runs(lo, x, r, c, 4, 4, index, masks, put, found)
+
+    def parts() -> None:
+        if n > 4:
+            none = predication.no_line(lo, masks, along)
+            if none is None:
+                smaller()
+            else:
+                lo.either(none, blank, smaller)
+            return
+        with lo.inside(), lo.loops((4, 4)) as (c, r):
+            one = index((lo.add(row, r), None), (lo.add(column, c), None))
+            put(one, lo.ev(x, one))()
+    lo.either(test, run, parts, likely=True)
 
 
 def _transposed(lo: Lowering, xs: Sequence[Val]) -> list[Val]:
