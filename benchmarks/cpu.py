@@ -4,6 +4,7 @@
     python benchmarks/cpu.py --only softmax --threads 1 --seconds 2
     python benchmarks/cpu.py --threads 1 --processor-time        # beside other work: what the processor spends
     python benchmarks/cpu.py --threads 16 --beside-torch         # calls between operations of torch
+    python benchmarks/cpu.py --own-caches    # each sample after calls of the same rival, not of the other
 
 Absolute times depend on the machine and its neighbours; the ratios are taken in one run and are what counts.
 """
@@ -209,8 +210,10 @@ ROWS = [
 ]
 
 
-def clock_of(processor_time: bool, beside_torch: bool):
-    """What times calls: the processor's time, or the time that passes; with an operation of torch before each call."""
+def clock_of(processor_time: bool, beside_torch: bool, own_caches: bool = False):
+    """What times calls: the processor's time, or the time that passes; with an operation of torch before each call, or
+    with calls before each sample.
+    """
     import time
 
     import torch
@@ -229,8 +232,17 @@ def clock_of(processor_time: bool, beside_torch: bool):
                 spent += self.now() - start
             return spent / calls
 
+    class AfterItself(HostClock):
+        """Each sample follows 20 ms of calls that are not timed: a rival finds in the caches what it left itself."""
+
+        def sample(self, fn, calls):
+            end = time.perf_counter() + 20e-3
+            while time.perf_counter() < end:
+                fn()
+            return super().sample(fn, calls)
+
     x = torch.randn(1 << 18)
-    kind = BetweenOperations if beside_torch else HostClock
+    kind = BetweenOperations if beside_torch else AfterItself if own_caches else HostClock
     return kind(now=time.thread_time if processor_time else time.perf_counter)
 
 
@@ -261,7 +273,8 @@ def in_fresh_process(threads: int, options: argparse.Namespace) -> list[dict]:
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TRITIUM_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--worker", str(threads), "--only", options.only, "--seconds",
                str(options.seconds), *(["--processor-time"] if options.processor_time else []),
-               *(["--beside-torch"] if options.beside_torch else [])]  # fmt: skip
+               *(["--beside-torch"] if options.beside_torch else []),
+               *(["--own-caches"] if options.own_caches else [])]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True, text=True)
     return json.loads(done.stdout)
 
@@ -290,12 +303,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only rows whose name contains this")
     parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each row")
     parser.add_argument("--beside-torch", action="store_true", help="time calls between operations of torch")
+    parser.add_argument("--own-caches", action="store_true", help="untimed calls of the same rival before each sample")
     parser.add_argument("--processor-time", action="store_true", help="what the processor spends on one thread")
     parser.add_argument("--json", default=str(ROOT / "build" / "cpu.json"), help="where to write the results")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        clock = clock_of(options.processor_time, options.beside_torch)
+        clock = clock_of(options.processor_time, options.beside_torch, options.own_caches)
         print(json.dumps(measure(options.worker, options.only, options.seconds, clock)))
         return
     results = [result for threads in options.threads for result in in_fresh_process(threads, options)]
