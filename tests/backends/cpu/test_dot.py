@@ -1,10 +1,16 @@
 """Products of matrices, compiled for this CPU and compared with the interpreter."""
 
+import ctypes
+import re
+
 import numpy as np
 import pytest
 
 from tests.backends.cpu.kernels import F, check, floats, rng
 from tritium import ops
+from tritium.backends.cpu.library import dot
+from tritium.backends.cpu.runtime.image import Runtime
+from tritium.backends.llvm.target import assembly, cpu_target
 from tritium.ir import types as T
 
 
@@ -195,3 +201,30 @@ def test_sums_from_zero(seen, down):
     for n in (1, 2):
         args = [floats(*shape), floats(*shape), np.ones((3, *shape), np.float32), np.zeros(shape, np.float32), n]
         check(build, [F, F, F, F, T.i32], args, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("kind, dtype", [("i8", np.int8), ("u8", np.uint8)])
+@pytest.mark.parametrize("size", [(1, 16, 4), (4, 16, 16), (5, 32, 20), (7, 48, 64), (3, 19, 36), (9, 15, 32),
+                                  (6, 33, 7), (64, 64, 128)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("fresh", [False, True])
+def test_products_of_bytes_of_any_size(kind, dtype, size, fresh):
+    """The runtime's function, with rows apart, all values, and sums that wrap."""
+    m, n, k = size
+    bounds = np.iinfo(dtype)
+    a, b = (rng.integers(bounds.min, bounds.max + 1, s).astype(dtype) for s in ((m, k + 3), (k, n + 5)))
+    a[0], b[:, 0] = bounds.min, bounds.min
+    c = rng.integers(-(1 << 31), 1 << 31, (m, n + 2)).astype(np.int32)
+    expected = c.copy()
+    expected[:, :n] = a[:, :k].astype(np.int32) @ b[:, :n].astype(np.int32) + (0 if fresh else c[:, :n])
+    panel = np.zeros((k + 1, dot.panel_width(cpu_target(), kind, m, n) + 16), np.int32)
+    numbers = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 6 + [ctypes.c_void_p, ctypes.c_bool]
+    function = ctypes.CFUNCTYPE(None, *numbers)(Runtime.get().symbols[f"tt.dot.{kind}"])
+    function(a.ctypes.data, b.ctypes.data, c.ctypes.data, m, n, k, k + 3, n + 5, n + 2, panel.ctypes.data, fresh)
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_bytes_are_multiplied_four_at_a_time_on_arm():
+    cpu = cpu_target("aarch64")
+    code = assembly(dot.dot(cpu, "i8"), cpu)
+    assert len(re.findall(r"sdot\tv\d+\.4s, v\d+\.16b, v\d+\.4b\[\d\]", code)) >= 64  # a register tile, 16 ks
+    assert "sdot" not in assembly(dot.dot(cpu_target("aarch64,-dotprod"), "i8"), cpu_target("aarch64,-dotprod"))

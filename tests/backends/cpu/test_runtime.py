@@ -13,7 +13,7 @@ import pytest
 
 from tests.backends.cpu.kernels import KERNEL
 from tests.backends.launcher.guards_in_python import pack
-from tritium.backends.cpu.library import debug, dot, partial, sort
+from tritium.backends.cpu.library import debug, dot, dot_neon, partial, sort
 from tritium.backends.cpu.runtime import image, launcher, pool
 from tritium.backends.cpu.runtime.called import PARTS
 from tritium.backends.cpu.runtime.core import CORE
@@ -59,7 +59,7 @@ def count(rt, counter, grid, iterations=1, arena=64):
     return out
 
 
-MODULES = [calls, debug, dot, guards, launcher, native_launcher, partial, parts, pool, record, image, sort]
+MODULES = [calls, debug, dot, dot_neon, guards, launcher, native_launcher, partial, parts, pool, record, image, sort]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)

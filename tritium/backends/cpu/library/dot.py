@@ -8,8 +8,8 @@ null, for a B that is in the cache, nothing is copied.
 A register tile of C stays in registers during the loop over k: for each k one row of B is loaded and multiplied by one
 element of each row of A. NEON multiplies by a lane of a register, so a register of ks of A is loaded at once. x86
 broadcasts from memory, one k in each iteration: with more, LLVM loads all operands first and spills them. Floats on
-x86 with fused multiply-add have functions of their own (dot_x86.py), and so do bytes with VNNI (dot_vnni.py) and with
-AMX (dot_amx.py).
+x86 with fused multiply-add have functions of their own (dot_x86.py), and so do bytes with VNNI (dot_vnni.py), with AMX
+(dot_amx.py) and with the dot products of AArch64 (dot_neon.py).
 
 The first rows of A multiply a panel of B, as wide as a register tile, in place, and copy it to `panel` meanwhile; the
 other rows read the copy, which is contiguous and in the cache.
@@ -28,7 +28,7 @@ import functools
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
-from . import dot_amx, dot_vnni, dot_x86
+from . import dot_amx, dot_neon, dot_vnni, dot_x86
 
 __all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
 
@@ -272,6 +272,9 @@ def dot(target: CpuTarget, kind: str) -> str:
         w.raw(f"{_ZEROS} = private constant [{dot_vnni.WIDTH} x i8] zeroinitializer, align 64")
     else:
         w.raw(f"{_ZEROS} = private constant [{4 * target.dot_columns} x i8] zeroinitializer, align 64")
+    if dot_neon.is_dotprod(target, kind):
+        name = f"{name}.general"
+        dot_neon.write(w, kind, SYMBOLS[kind], name)
     widest = target.dot_columns * 4 // _BYTES[k.accumulator]
     widths = (widest, 16, 4, 1) if widest > 16 else (widest, 4, 1)
     unroll = 16 // _BYTES[k.accumulator] if target.simd == "neon" else 1  # as many as a register holds

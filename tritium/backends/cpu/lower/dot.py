@@ -12,7 +12,7 @@ from ....ir import types as T
 from ....ir.core import Op
 from ...llvm.writer import value
 from ..fuse import ops as cpu_ops
-from ..library import dot, dot_vnni
+from ..library import dot, dot_neon, dot_vnni
 from . import loop_nests, scratch_chunks
 from .scratch import Buffer
 from .table import statement
@@ -61,7 +61,7 @@ def _dot(lo: Lowering, op: Op) -> None:
 
 def _near(lo: Lowering, kind: str, y: Buffer | View) -> bool:
     """Whether a rhs fits in the first cache, having just been written to scratch: it is read there, not copied."""
-    packed = kind not in dot.KINDS or dot_vnni.is_vnni(lo.target, kind)
+    packed = kind not in dot.KINDS or dot_vnni.is_vnni(lo.target, kind) or dot_neon.is_dotprod(lo.target, kind)
     return not packed and type(y) is Buffer and y.size <= _NEAR
 
 
