@@ -27,12 +27,6 @@ __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_r
 PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
 
 
-# AArch64 cores reorder for themselves, and the machine scheduler takes a tenth of the compile time. The option counts
-# for the whole process, and x86 code spills more without the scheduler. So it depends on the host alone: code must not
-# depend on what was compiled before it.
-_ON_ARM = "--enable-misched=false"
-
-
 @locks.once
 def llvm():
     """The module `llvmlite.binding`, imported and with the host's target set up on first use.
@@ -46,8 +40,6 @@ def llvm():
 
     # A fork must find LLVM between two calls: its own locks cannot be renewed in the child.
     locks.hold_at_fork(binding.ffi.lib._lock._lock)
-    if binding.get_process_triple().startswith(("aarch64", "arm64")):
-        binding.set_option("", _ON_ARM)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()  # for inline assembly

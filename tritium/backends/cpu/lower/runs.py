@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.affine import is_uniform
 from ....ir import types as T
 from ....ir.core import Op
+from ....named_tuples import NamedTuple
 from ..fuse.affine import form_of, loose_index
 from ..fuse.index import ZERO, iota, source_index
 
