@@ -401,3 +401,24 @@ def test_second_process_finds_the_kernel_and_edits_recompile(tmp_path):
     assert run(KERNELS.replace("offsets = tl.arange", "offsets = 0 + tl.arange")) == (0, 1)
     assert run("\n" + KERNELS) == (0, 1)
     assert run(KERNELS) == (1, 0)
+
+
+def test_arrays_of_the_host_leave_a_gpu_alone(monkeypatch):
+    """Its driver takes a fifth of a second to start, and memory in every process."""
+    from tritium import backends
+    from tritium.backends.driver import driver
+
+    def asked():
+        raise AssertionError("the driver of a GPU was started")
+
+    monkeypatch.setattr(knobs, "backend", None)
+    monkeypatch.setattr(driver, "_default", None)
+    monkeypatch.setattr(driver, "_chosen", None)
+    monkeypatch.setattr(backends, "may_have_device", lambda name: True)
+    monkeypatch.setattr(backends.driver_class("cuda"), "is_usable", asked)
+    x = np.ones(16, np.float32)
+    for _ in range(2):
+        add[(1,)](x, x, x, 16, BLOCK=16)
+    assert (x == 4).all()
+    with pytest.raises(AssertionError, match="was started"):
+        driver.active.get_current_target()

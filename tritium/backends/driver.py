@@ -217,6 +217,18 @@ class Drivers:
         """The driver set with `set_active`, else the default."""
         return self._chosen or self.default
 
+    def is_usual(self, drv: DriverBase) -> bool:
+        """Whether a driver is the usual one. The CPU's is not where there may be a GPU: nobody has to know for certain,
+        and a GPU's driver takes a fifth of a second to start.
+
+        >>> driver.is_usual(driver.usual)
+        True
+        """
+        undecided = not (self._chosen or self._default or knobs.backend or knobs.runtime.default_backend)
+        if undecided and drv is self._made.get("cpu"):
+            return not any(name != "cpu" and backends.may_have_device(name) for name in backends.FOLDERS)
+        return drv is self.usual
+
     @property
     def active(self) -> DriverBase:
         """The driver set with `set_active`, else the one that acts for some arguments, else the default."""

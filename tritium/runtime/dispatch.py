@@ -188,7 +188,7 @@ def _reaches(device: str, host: str) -> bool:
 
 def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
     device = drv.get_current_device()
-    if drv is driver.usual:
+    if driver.is_usual(drv):
         return fn.device_caches[device]
     device = (drv.get_current_target().backend, device)
     found = fn.device_caches.get(device)

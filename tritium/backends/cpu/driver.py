@@ -227,7 +227,6 @@ def _registers(cpu: Any) -> int:
     return 32 if cpu.simd in ("neon", "avx512") else 16
 
 
-@once
 def _threads() -> int:
     """The threads that work on a launch: the runtime's, once it has read the setting, which asks the system."""
     return _runtime().num_threads if _runtime.cache_info().currsize else knobs.num_threads
