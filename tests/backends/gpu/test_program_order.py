@@ -1,4 +1,4 @@
-"""Every program runs once, and the longest first, whatever decides how long its loop is."""
+"""Persistent blocks run every program once, whatever decides how long its loop is."""
 
 import numpy as np
 import pytest
@@ -39,17 +39,6 @@ def test_every_program_runs_once(monkeypatch, check, axis, from_index, grid):
     _, metadata = emulator.llvm_of(module_of(triangle, args)[0], num_warps=4, num_stages=3)
     assert metadata["persistent"]
     check(triangle, *args, grid=grid, tolerance=1e-5)
-
-
-@pytest.mark.parametrize(("axis", "from_index", "grid"), [(0, False, (3, 2, 1)), (1, False, (2, 3, 2)),
-                                                           (0, True, (3, 2, 1))])  # fmt: skip
-def test_programs_that_start_by_their_index_run_once(check, axis, from_index, grid):
-    """On a machine without TMA, where no block runs several."""
-    programs, tiles = int(np.prod(grid)), grid[axis]
-    a = rng.standard_normal((tiles * 64, 32)).astype(np.float16)
-    b = rng.standard_normal((tiles * 32, 32)).astype(np.float16)
-    args = a, b, np.full((programs * 64, 32), np.nan, np.float32), axis, from_index, 32
-    check(triangle, *args, grid=grid, arch=80, tolerance=1e-5)
 
 
 def ends(axis_size, others, blocks, together):

@@ -29,7 +29,6 @@ from .rewrite.join_sums import join_sums
 from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
-from .rewrite.order_programs import order_programs
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
@@ -78,10 +77,9 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
         yield must_change(on(specialize_warps, number=1)), *finish
-        yield order_programs, on(prefetch_loads), on(software_pipeline), on(share_loads), *finish
+        yield on(prefetch_loads), on(software_pipeline), on(share_loads), *finish
         for most in range(most_stages(module) - 1, 0, -1):
-            pipelined = on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), on(share_loads)
-            yield order_programs, *pipelined, *finish
+            yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), on(share_loads), *finish
 
     return (
         promise_arguments,  # to functions

@@ -38,7 +38,6 @@ from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.division import small_dividends
 from ..analysis.preconditions import Assumptions
-from ..analysis.programs import computed_from, synchronizes
 from ..ops import MIN_TRANSFER
 from ..tma import by_element, reached, span, tensor_map
 from .capabilities import capabilities
@@ -180,6 +179,24 @@ def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -
     return cycles < enough
 
 
+def _synchronizes(op: Op) -> bool:
+    """True if an op may wait for other programs, signal them, or show the host which program runs it."""
+    if op.kind is ops.load:
+        return op.attrs["volatile"]
+    return op.kind is ops.while_ or (op.kind.effects_of(op) == "write" and op.kind not in (ops.store, ops.assume))
+
+
+def _computed_from(x: Value) -> set[Value]:
+    """A scalar, and the values it is computed from."""
+    found, open_ = set(), [x]
+    while open_:
+        x = open_.pop()
+        if x not in found:
+            found.add(x)
+            open_ += x.operands if type(x) is Op else ()
+    return found
+
+
 class _Build:
     """Emits the specialized kernel: buffers and mbarriers, then one region per role."""
 
@@ -195,7 +212,7 @@ class _Build:
         self.slots = slots_of(self.loops, can, tma)
         self.blocks = max(load.blocks for load in self.loads)
         self.ping_pong = self.loops[0].schedule.alternates
-        self.persistent = not any(map(synchronizes, walk(module.body)))
+        self.persistent = not any(map(_synchronizes, walk(module.body)))
         self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
         self.lengths = self.find_lengths() if self.persistent else None
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]
@@ -211,7 +228,7 @@ class _Build:
         """(axis whose program index decides how long a loop is, whether the last programs are the longest); None if it
         is none or several."""
         axes = self.opened.places[:3]
-        deciding = lambda k: {x for loop in self.loops for x in computed_from(loop.op.operands[k]) if x in axes}
+        deciding = lambda k: {x for loop in self.loops for x in _computed_from(loop.op.operands[k]) if x in axes}
         starts, ends = deciding(0), deciding(1)
         if len(starts | ends) != 1:
             return None
