@@ -16,7 +16,7 @@ import re
 import sys
 from contextvars import ContextVar
 from functools import partial
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
@@ -286,7 +286,7 @@ def _hint(raised):
     if isinstance(raised, AttributeError) and raised.name is not None:
         from ..frontend import attributes  # a kernel that runs well does not need it
 
-        if not isinstance(raised.obj, tensor) and _within(raised.__traceback__):
+        if not isinstance(raised.obj, tensor | ModuleType) and _within(raised.__traceback__):
             return (f"a function of the language was given {_short(raised.obj)}, which has no {raised.name!r}: pass a "
                     "tensor")
         return attributes.hint(raised.obj, raised.name)

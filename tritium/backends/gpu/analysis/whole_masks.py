@@ -137,9 +137,10 @@ def extremes(x: Value) -> tuple[Sum, Sum] | None:
         return None
     if x.kind is ops.arange:
         return Sum((), x.attrs["start"]), Sum((), x.attrs["end"] - 1)
-    if x.kind is ops.cast and T.element(x.operands[0].type).bits > T.element(x.type).bits:
-        return None
-    if x.kind is ops.splat or x.kind is ops.cast or x.kind.view:
+    if x.kind is ops.cast:
+        (wide,) = x.operands
+        return None if T.element(wide.type).bits > T.element(x.type).bits else extremes(wide)
+    if x.kind is ops.splat or x.kind.view:
         return extremes(x.operands[0])
     if x.kind not in (ops.add, ops.sub, ops.mul):
         return None

@@ -66,9 +66,7 @@ def _yielding(made: list[Op], value: Value) -> Block:
 
 def _moved(x: Value, inside: list[Op], known: dict[Value, Value]) -> Value:
     """A copy of a tile in a region, with what it is computed from."""
-    if type(x) is not Op or type(x.type) is not T.Tile:
-        return x
-    if not (x.kind.elementwise or x.kind.view or x.kind in (ops.arange, ops.splat)):
+    if type(x) is not Op or type(x.type) is not T.Tile or not x.kind.rematerializable:
         return x
     if x not in known:
         known[x] = made = x.replace(operands=tuple(_moved(y, inside, known) for y in x.operands))
