@@ -52,6 +52,11 @@ def unpack_packages(folder: Path, machine: str, packages: list[str]) -> None:
                        stdin=unpacked.stdout, check=True)  # fmt: skip
         if unpacked.wait():
             raise SystemExit(f"dpkg-deb cannot read {package}")
+    for path in folder.rglob("*"):  # links to absolute paths would lead out of the folder
+        if path.is_symlink() and os.readlink(path).startswith("/"):
+            target = folder / os.readlink(path).lstrip("/")
+            path.unlink()
+            path.symlink_to(os.path.relpath(target, path.parent))
     shutil.rmtree(state)
 
 
