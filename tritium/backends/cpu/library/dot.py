@@ -29,6 +29,7 @@ from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
 from . import dot_amx, dot_neon, dot_vnni, dot_x86
+from .dot_signature import PARAMETERS, round_down
 
 __all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
 
@@ -53,11 +54,6 @@ _BYTES = {"float": 4, "double": 8, "i32": 4, "i8": 1}
 
 
 _ZEROS = value("ptr", "@zeros")  # initial values of a fresh C: as long as the widest row of a tile
-
-
-def _round_down(w: Writer, n: Val, step: int) -> Val:
-    """The largest multiple of `step` up to `n`."""
-    return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
 
 
 class _Matrix(NamedTuple):
@@ -166,7 +162,7 @@ class _Tile:
                 self.prefetch(w.gep(c.type, p, below), 1, self.columns)
         start = w.const("i64", 0)
         for unroll in (self.unroll,) if a.copies or a.step > 1 else sorted({self.unroll, 1}, reverse=True):
-            stop = _round_down(w, depth, unroll)
+            stop = round_down(w, depth, unroll)
             with w.loop(start, stop, unroll, carry=totals) as loop:
                 loop.next = self.update(a, b, loop.index, unroll, list(loop.carried))
             start, totals = stop, loop.results
@@ -278,8 +274,7 @@ def dot(target: CpuTarget, kind: str) -> str:
     widest = target.dot_columns * 4 // _BYTES[k.accumulator]
     widths = (widest, 16, 4, 1) if widest > 16 else (widest, 4, 1)
     unroll = 16 // _BYTES[k.accumulator] if target.simd == "neon" else 1  # as many as a register holds
-    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", name, [*parameters, "ptr panel", "i1 fresh"]) as values:
+    with w.function("void", name, PARAMETERS) as values:
         a, b, c, m, n, depth, lda, ldb, ldc, panel, fresh = values
         a, c = _Matrix(a, lda, k.operand), _Matrix(c, ldc, k.accumulator)
         large = w.const("i1", False)
@@ -287,11 +282,11 @@ def dot(target: CpuTarget, kind: str) -> str:
             large = _is_large(w, m, n, depth, lda, panel, target.dot_rows, unroll)
             with w.when(large):
                 tile = _Tile(w, k, unroll, target.dot_rows, widest, prefetch_below=True)
-                bottom, right = _round_down(w, m, tile.rows), _round_down(w, n, tile.columns)
+                bottom, right = round_down(w, m, tile.rows), round_down(w, n, tile.columns)
                 _Large(tile, a, _Matrix(b, ldb, k.operand), panel, depth, bottom, right).write(c, fresh)
         left = w.const("i64", 0)
         for width in widths:
-            right = _round_down(w, n, width)
+            right = round_down(w, n, width)
             with w.loop(left, right, width) as columns:
                 lines = _Matrix(w.gep(k.operand, b, columns.index), ldb, k.operand)
                 top = w.const("i64", 0)
@@ -300,7 +295,7 @@ def dot(target: CpuTarget, kind: str) -> str:
                     first = _Tile(w, k, unroll, target.dot_rows, width, packed)
                     lines, top = _first_rows(first, a, lines, c, columns.index, depth, m, fresh, large)
                 for height in _heights(target):
-                    bottom = _round_down(w, m, height)
+                    bottom = round_down(w, m, height)
                     with w.loop(top, bottom, height) as rows:
                         prefetch_below = not _copies(target) and (height, width) == (target.dot_rows, widest)
                         tile = _Tile(w, k, unroll, height, width, prefetch_below=prefetch_below)
@@ -317,7 +312,7 @@ def _is_large(w: Writer, m: Val, n: Val, depth: Val, lda: Val, panel: Val, rows:
     distant = w.compare("icmp sge", lda, w.binary("add", depth, depth))
     wide = w.compare("icmp sge", n, w.const("i64", _WIDE))
     high = w.compare("icmp sge", m, w.const("i64", rows))
-    even = w.compare("icmp eq", _round_down(w, depth, unroll), depth)
+    even = w.compare("icmp eq", round_down(w, depth, unroll), depth)
     given = w.compare("icmp ne", panel, value("ptr", "null"))
     return functools.reduce(lambda x, y: w.binary("and", x, y), (distant, wide, high, even, given))
 
@@ -341,5 +336,5 @@ def _first_rows(tile: _Tile, a: _Matrix, b: _Matrix, c: _Matrix, j: Val, depth: 
         top = w.effect("add i64 0, 0", "i64")  # not hoisted
         tile.write(tile.rows_of(a, top), b, c, top, j, depth, fresh)
     found = _Matrix(w.select(worth, packed.base, b.base), w.select(worth, packed.stride, b.stride), b.type)
-    ready = w.select(done, _round_down(w, m, tile.rows), zero)
+    ready = w.select(done, round_down(w, m, tile.rows), zero)
     return found, w.select(worth, w.const("i64", tile.rows), ready)

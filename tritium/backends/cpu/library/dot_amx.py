@@ -15,6 +15,7 @@ from __future__ import annotations
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
+from .dot_signature import PARAMETERS
 
 __all__ = ["MULTIPLE", "SYMBOL", "dot_bf16", "write_bytes"]
 
@@ -47,8 +48,6 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "i8": _Kind("i8", 1, "tdpbssd"), "u8": _Kind("i8", 1, "tdpbuud")}
-_PARAMETERS = [*(f"ptr {p}" for p in "ABC"), *(f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")), "ptr panel",
-               "i1 fresh"]  # fmt: skip
 
 
 def dot_bf16(target: CpuTarget) -> str:
@@ -59,7 +58,7 @@ def dot_bf16(target: CpuTarget) -> str:
     4
     """
     w = Writer()
-    with w.function("void", SYMBOL, _PARAMETERS) as values:
+    with w.function("void", SYMBOL, PARAMETERS) as values:
         _product(w, _KINDS["bf16"], *values)
         w.ret()
     return w.text()
@@ -73,7 +72,7 @@ def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
     >>> w.text().count("call void @llvm.x86.tdpbssd(")
     4
     """
-    with w.function("void", symbol, _PARAMETERS) as values:
+    with w.function("void", symbol, PARAMETERS) as values:
         _, _, _, m, n, depth, *_, panel, _ = values
         can = w.compare("icmp ne", panel, value("ptr", "null"))
         for size, multiple in ((m, MULTIPLE), (n, MULTIPLE), (depth, _KINDS[kind].depth)):

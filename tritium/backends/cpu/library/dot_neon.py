@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
-from .dot_x86 import round_down
+from .dot_signature import PARAMETERS, round_down
 
 __all__ = ["is_dotprod", "write"]
 
@@ -41,8 +41,7 @@ def write(w: Writer, kind: str, symbol: str, general: str) -> None:
     >>> w.text().count("call <4 x i32> @llvm.aarch64.neon.udot.v4i32.v16i8(") > 64
     True
     """
-    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", symbol, [*parameters, "ptr panel", "i1 fresh"]) as (a, b, c, m, n, k, lda, ldb, ldc, panel,
+    with w.function("void", symbol, PARAMETERS) as (a, b, c, m, n, k, lda, ldb, ldc, panel,
                                                                                 fresh):
         zero = w.const("i64", 0)
         can = w.compare("icmp eq", round_down(w, k, _STEP), k)

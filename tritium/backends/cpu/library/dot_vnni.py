@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
-from .dot_x86 import SHAPES, Shape, Tile, round_down
+from .dot_signature import PARAMETERS, round_down
+from .dot_x86 import SHAPES, Shape, Tile
 
 __all__ = ["WIDTH", "is_vnni", "panel_columns", "write"]
 
@@ -54,8 +55,7 @@ def write(w: Writer, kind: str, symbol: str, general: str) -> None:
     >>> w.text().count("call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(") > 100
     True
     """
-    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", symbol, [*parameters, "ptr panel", "i1 fresh"]) as values:
+    with w.function("void", symbol, PARAMETERS) as values:
         _Bytes(w, kind, *values).write(SHAPES["avx512"], general)
         w.ret()
 

@@ -20,8 +20,9 @@ from collections.abc import Callable
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value, vector
+from .dot_signature import PARAMETERS, round_down
 
-__all__ = ["SHAPES", "ZEROS", "Shape", "Tile", "dot_fused", "is_fused", "panel_columns", "round_down"]
+__all__ = ["SHAPES", "ZEROS", "Shape", "Tile", "dot_fused", "is_fused", "panel_columns"]
 
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _PANEL = 32 << 10  # bytes of a panel of B
@@ -190,15 +191,6 @@ class _Product:
         return w.select(worth, self.panel, b), w.select(worth, width, self.ldb)
 
 
-def round_down(w: Writer, n: Val, step: int) -> Val:
-    """The largest multiple of `step` up to `n`.
-
-    >>> round_down(Writer(), value("i64", "%n"), 1)
-    '%n'
-    """
-    return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
-
-
 def dot_fused(target: CpuTarget, kind: str, symbol: str) -> str:
     """The LLVM text of the product of a kind.
 
@@ -208,8 +200,7 @@ def dot_fused(target: CpuTarget, kind: str, symbol: str) -> str:
     """
     w, shapes, (element, size) = Writer(), SHAPES[target.simd], _TYPES[kind]
     w.raw(f"{ZEROS} = private constant [{shapes[0].width} x i8] zeroinitializer, align 64")
-    parameters = [f"ptr {p}" for p in "ABC"] + [f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")]
-    with w.function("void", symbol, [*parameters, "ptr panel", "i1 fresh"]) as values:
+    with w.function("void", symbol, PARAMETERS) as values:
         a, b, c, m, n, depth, *strides, panel, fresh = values
         lda, ldb, ldc = (w.binary("mul", stride, w.const("i64", size)) for stride in strides)
         product = _Product(w, kind, shapes, lda, ldb, ldc, panel)

@@ -6,7 +6,7 @@ import functools
 
 from ...launcher.parts import Part
 from ...llvm import notation, structs, writer
-from ..library import check, dot, dot_amx, dot_neon, dot_vnni, dot_x86, partial, sort, tile_copy
+from ..library import check, dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, partial, sort, tile_copy
 
 __all__ = ["PARTS"]
 
@@ -15,8 +15,8 @@ PARTS = (
       for n, s in partial.SYMBOLS.items()),
     Part("check", check.SYMBOLS, (notation, structs, check, *check.MODULES), check.check),
     Part("tile", tile_copy.SYMBOLS, (notation, tile_copy), lambda _: tile_copy.tile_copy()),
-    *(Part(s, (s,), (dot, dot_amx, dot_neon, dot_vnni, dot_x86, writer), functools.partial(dot.dot, kind=kind))
-      for kind, s in dot.SYMBOLS.items()),
-    Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, writer), dot_amx.dot_bf16),
+    *(Part(s, (s,), (dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, writer),
+           functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
+    Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, dot_signature, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )

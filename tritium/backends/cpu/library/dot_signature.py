@@ -1,0 +1,22 @@
+"""What the functions of products have in common, whatever the processor: their parameters, and how they cut ranges."""
+
+from __future__ import annotations
+
+from ...llvm.writer import Val, Writer
+
+__all__ = ["PARAMETERS", "round_down"]
+
+# C (M x N) gets A (M x K) @ B (K x N). Strides of rows are in elements; `panel` is scratch memory or null; C is written
+# if it is `fresh`, else added to.
+PARAMETERS = [*(f"ptr {p}" for p in "ABC"), *(f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")), "ptr panel",
+              "i1 fresh"]  # fmt: skip
+
+
+def round_down(w: Writer, n: Val, step: int) -> Val:
+    """The largest multiple of `step` up to `n`.
+
+    >>> from tritium.backends.llvm.writer import value
+    >>> round_down(Writer(), value("i64", "%n"), 1)
+    '%n'
+    """
+    return n if step == 1 else w.binary("sub", n, w.binary("urem", n, w.const("i64", step)))
