@@ -278,6 +278,31 @@ def test_attention_with_masks(check, length, causal, d):
 
 
 @triton.jit
+def stacked(a_ptr, b_ptr, c_ptr, Z, H, K, BY_GRID: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Products of stacked matrices, whose number the grid says, or two arguments."""
+    if BY_GRID:
+        rows, deep = tl.num_programs(0) * tl.num_programs(1) * BM, tl.num_programs(1) * K
+    else:
+        rows, deep = Z * H * BM, H * K
+    a = tl.make_tensor_descriptor(a_ptr, [rows, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [deep, BN], [BN, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [rows, BN], [BN, 1], [BM, BN])
+    first = (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * BM
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([first, k]), b.load([tl.program_id(1) * K + k, 0]), total)
+    c.store([first, 0], total)
+
+
+@pytest.mark.parametrize("by_grid", [True, False])
+def test_tensors_as_large_as_the_grid_or_a_product_of_arguments(check, by_grid):
+    z, h, k = 2, 3, 128
+    a, b = data(np.float16, z * h * 64, k), data(np.float16, h * k, 64)
+    args = a, b, np.zeros((z * h * 64, 64), np.float32), z, h, k, by_grid, 64, 64, 64
+    check(stacked, *args, grid=(z, h))
+
+
+@triton.jit
 def one_left_side(a_ptr, b_ptr, c_ptr, N, AGAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     a = tl.load(a_ptr + m[:, None] * BK + k[None, :])

@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_tma import by_descriptors, product
+from tests.backends.gpu.test_tma import by_descriptors, product, stacked
 from tests.backends.nvptx import fake_driver
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda
@@ -83,6 +83,16 @@ def test_tensor_maps_are_kept_until_a_tensor_differs(fake):
     assert len(fake.maps) == 3 and fake.launches[-1]["slots"][12:14] == [4096, 1 << 20]  # only the address is exchanged
     launch(A, Tensor(1 << 20), C, 512, 256, 128)
     assert [x[1:3] for x in fake.maps[3:]] == [(4096, (128, 512)), (12288, (256, 512))]
+
+
+@pytest.mark.parametrize("by_grid", [True, False])
+def test_sizes_follow_from_the_grid_and_from_products_of_arguments(fake, by_grid):
+    stacked.device_caches.clear()
+    fake.parameters = 6
+    stacked[(2, 48)](A, B, C, 2, 48, 128, by_grid, 64, 64, 64)
+    assert sorted(x[1:3] for x in fake.maps) == [(4096, (128, 6144)), (8192, (64, 6144)), (12288, (64, 6144))]
+    stacked[(4, 48)](A, B, C, 4, 48, 128, by_grid, 64, 64, 64)
+    assert sorted(x[1:3] for x in fake.maps[3:]) == [(4096, (128, 12288)), (12288, (64, 12288))]
 
 
 @triton.jit

@@ -93,7 +93,7 @@ def emulated(launch):
             return Counting(counts, self.shared_bytes, self.members // 32, self.blocks, self.log)
 
     memory, grid, m = emulator.Memory([x for _, x in launch.slots]), launch.grid, launch.metadata
-    maps = [tensor_of(Template(*template), memory.arguments) for template in m["tensor_maps"]]
+    maps = [tensor_of(Template(*template), memory.arguments, launch.grid) for template in m["tensor_maps"]]
     if m["persistent"]:
         memory.arguments += grid
         grid = 1, 1, 1

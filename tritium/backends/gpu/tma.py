@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ... import ops
 from ...analysis.polynomial import Poly
 from ...ir import types as T
+from ...ir.core import Op
 from ...named_tuples import NamedTuple
 from .analysis.affine import ENDLESS, Access, limits
 
@@ -40,19 +41,38 @@ class Tma(NamedTuple):
     wait: Callable
 
 
-def tensor_map(tma: Tma, arguments: tuple[Arg, ...], tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple:
+class HostValues:
+    """The values that the host knows before a launch: the kernel's own arguments, and the sizes of the grid.
+
+    `sizes` are the arguments that hold the grid; without them, `num_programs` does.
+    """
+
+    def __init__(self, arguments: Sequence[Arg], sizes: Sequence[Arg] = ()):
+        self._slots: dict[Value, int] = {x: k for k, x in enumerate(arguments)} | {x: ~k for k, x in enumerate(sizes)}
+        self._asked = not sizes
+
+    def slot(self, x: Value) -> int | None:
+        """The number of an argument, or ~axis for the size of the grid on an axis; None for other values."""
+        if self._asked and type(x) is Op and x.kind is ops.num_programs:
+            return ~x.attrs["axis"]
+        return self._slots.get(x)
+
+    def __contains__(self, x: Value) -> bool:
+        return self.slot(x) is not None
+
+
+def tensor_map(tma: Tma, known: HostValues, tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple:
     """The template of the tensor map of an access that `blocks` blocks multicast; numbers are sums of (factor,
-    arguments)."""
+    slots)."""
     element, boxes, swizzle = tma.describe(tile, axis, access, blocks)
-    return (element, *span(arguments, tile, access), boxes, swizzle)
+    return (element, *span(known, tile, access), boxes, swizzle)
 
 
-def span(arguments: tuple[Arg, ...], tile: T.Tile, access: Access) -> tuple[int, int, tuple, tuple]:
+def span(known: HostValues, tile: T.Tile, access: Access) -> tuple[int, int | None, tuple, tuple]:
     """The memory of the tensor of an access: bytes of an element, base argument, offset, and dims, as in a template."""
-    numbers = {x: k for k, x in enumerate(arguments)}
-    spell = lambda poly: tuple((c, tuple(sorted(numbers[x] for x in m))) for m, c in poly.terms.items())
+    spell = lambda poly: tuple((c, tuple(sorted(map(known.slot, m)))) for m, c in poly.terms.items())
     dims = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in access.dims)
-    return (tile.element.bytes, numbers[access.base], spell(access.offset), dims)
+    return (tile.element.bytes, known.slot(access.base), spell(access.offset), dims)
 
 
 def reached(b: Builder, access: Access, starts: Sequence[Value], sure: bool = False,

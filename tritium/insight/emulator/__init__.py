@@ -54,7 +54,7 @@ def run(module, args, grid=(1,), arch=90, num_warps=4, num_stages=3, **options):
     if not fit(metadata, args, grid):
         return run(module, args, grid, arch, num_warps, num_stages, **options, launch_checks=False)
     memory = Memory(args)
-    maps = [tensor_of(Template(*template), memory.arguments) for template in metadata["tensor_maps"]]
+    maps = [tensor_of(Template(*template), memory.arguments, grid) for template in metadata["tensor_maps"]]
     if metadata["persistent"]:
         memory.arguments += grid
         grid = min(BLOCKS, x * y * z), 1, 1

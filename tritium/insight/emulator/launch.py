@@ -86,18 +86,18 @@ class EmulatedLauncher:
             return None
         values = [value for _, value, _, _ in parts]
         try:
-            maps = [tensor_of(template, values) for template in self._templates]
+            maps = [tensor_of(template, values, grid) for template in self._templates]
         except Fault:  # TMA has no such tensors
             return None
-        if any(_meet(x, y) for x in maps[:(self._stores or (0,))[0]] for y in self._spans(values)):
+        if any(_meet(x, y) for x in maps[:(self._stores or (0,))[0]] for y in self._spans(values, grid)):
             return None
         return _Launch(grid, values, [argument_of(name, value, x) for _, value, x, name in parts if x is not None],
                        maps)
 
-    def _spans(self, values: list[Any]) -> list[tuple[int, int]]:
+    def _spans(self, values: list[Any], grid: tuple[int, int, int]) -> list[tuple[int, int]]:
         """The memory of stores that may not meet what TMA loads."""
         _, spans = self._stores or (0, ())
-        return [_extent(Template("u8", size, base, offset, dims, (1,) * len(dims), 0), values)
+        return [_extent(Template("u8", size, base, offset, dims, (1,) * len(dims), 0), values, grid)
                 for size, base, offset, dims in spans]
 
     def _other(self, name: str, make: Callable[[], Any]) -> Any:
@@ -169,11 +169,9 @@ class _Kept:
             ctypes.memmove(low, data, len(data))
 
 
-def _extent(template: Template, values: list[Any]) -> tuple[int, int]:
-    total = lambda terms: sum(factor * math.prod(int(values[k]) for k in slots) for factor, slots in terms)
-    low = int(values[template.base]) + total(template.offset) * template.size
-    reach = sum((total(size) - 1) * total(stride) for size, stride in template.dims)
-    return low, low + (reach + 1) * template.size
+def _extent(template: Template, values: list[Any], grid: tuple[int, int, int]) -> tuple[int, int]:
+    low, sizes, strides = template.tensor(values, grid)
+    return low, low + sum((size - 1) * stride for size, stride in zip(sizes, strides)) + template.size
 
 
 def _meet(x: TensorMap, span: tuple[int, int]) -> bool:

@@ -62,12 +62,10 @@ class TensorMap:
 _ELEMENTS = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "fp64": np.float64}
 
 
-def tensor_of(template, values):
-    """The TensorMap of a template for the values of a kernel's arguments, as the driver encodes it at a launch."""
-    total = lambda terms: sum(factor * math.prod(int(values[k]) for k in slots) for factor, slots in terms)
-    address = int(values[template.base]) + total(template.offset) * template.size
-    shape = [total(elements) for elements, _ in template.dims]
-    strides = [total(distance) * template.size for _, distance in template.dims]
+def tensor_of(template, values, grid):
+    """The TensorMap of a template for the values of a kernel's arguments and its grid, as the driver encodes it at a
+    launch."""
+    address, shape, strides = template.tensor(values, grid)
     if not all(1 <= n <= 1 << 32 for n in shape) or not all(0 < s < 1 << 40 for s in strides):
         raise Fault("TMA has no such tensors: another kernel should have been launched")
     return TensorMap(address, shape, strides, template.box, template.element, template.size, template.swizzle)

@@ -17,6 +17,7 @@ from ....named_tuples import NamedTuple
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.demanded_rows import unobserved
+from ..tma import HostValues
 from .loop_info import LoopInfo, stages_of
 from .ping_pong import alternating
 from .schedule import Schedule, schedule_dots, staged_loads
@@ -52,6 +53,7 @@ class Opened:
             self.places += (self.rank,)
         swept = sweep(module, self._rule)
         self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
+        self.known = HostValues(module.args, self.places[3:6])
 
     def _rule(self, b: Builder, op: Op) -> Arg | None:
         if op.kind is gpu_ops.block_rank:
@@ -66,9 +68,9 @@ class Opened:
         rows += [("between", "i32", 0, self.blocks - 1)] * (self.blocks > 1)
         return dict(enumerate(rows, len(self.original.args)))
 
-    def uniform(self, x: Value) -> bool:
-        """True for arguments that the host knows before the launch."""
-        return type(x) is Arg and any(x is arg for arg in self.original.args)
+    def access(self, pointers: Value, mask: Value | None, scalars: Scalars | None = None) -> Access | None:
+        """The box of a tile of pointers, if the host can describe its tensor."""
+        return access(pointers, mask, scalars or Scalars(), self.known.__contains__)
 
 
 class Load(NamedTuple):
@@ -203,7 +205,7 @@ def _writes(opened: Opened, block: Block, loops: list[ProducerLoop], ahead: tupl
         if op.kind.effects_of(op) != "write" or op.kind is ops.assume:
             continue
         mask = op.operands[2] if op.kind is ops.store and len(op.operands) > 2 else None
-        target = access(op.operands[0], mask, Scalars(), opened.uniform) if op.kind is ops.store else None
+        target = opened.access(op.operands[0], mask) if op.kind is ops.store else None
         if target is None or not _bounded(target) or target.base in loaded:
             return None
         writes.append(Written(op, target))
@@ -258,7 +260,7 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
             for schedule, dot, operand in places
         ):
             mask = x.operands[1] if len(x.operands) > 1 else None
-            box = access(x.operands[0], mask, Scalars(), opened.uniform)
+            box = opened.access(x.operands[0], mask)
             if box and not box.ends and not x.attrs["volatile"] and tma.fits(x.type, can.axis(x), box):
                 if all(_pure(y, barred) for y in _values(box)):
                     found.append(Load(x, box, narrow(box, mask), sum(len(loop.loads) for loop in loops) + len(found)))
@@ -281,7 +283,7 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
     inside = {*schedule.body.ops, *schedule.body.args}
     for load in schedule.loads:
         mask = load.operands[1] if len(load.operands) > 1 else None
-        found = access(load.operands[0], mask, scalars, opened.uniform)
+        found = opened.access(load.operands[0], mask, scalars)
         if found is None or load.attrs["volatile"] or not tma.fits(load.type, can.axis(load), found):
             return None
         if not all(_pure(x, barred) and _op(x) not in inside for x in _values(found)):

@@ -26,7 +26,7 @@ from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.preconditions import Assumptions
-from ..tma import by_element, reached, tensor_map
+from ..tma import HostValues, by_element, reached, tensor_map
 
 if TYPE_CHECKING:
     from ....ir.core import Module
@@ -50,12 +50,14 @@ def tma_stores(module: Module, target: Target) -> Module:
     if not any(op.kind in kinds for op in walk(module.body)):
         return module
     implicit = len(module.attrs.get("tensor_maps", ())) + 3 * module.attrs.get("persistent", False)  # maps and the grid
-    slots = len(module.args) - implicit  # the kernel's own arguments, which the host knows before a launch
-    found = _Stores(module, target.tma, slots, kinds).chosen()
+    slots = len(module.args) - implicit  # the kernel's own arguments; the grid comes behind them
+    grid = module.args[slots:slots + 3] if module.attrs.get("persistent", False) else ()
+    known = HostValues(module.args[:slots], grid)
+    found = _Stores(module, target.tma, known, kinds).chosen()
     if not found:
         return module
     assumed = Assumed(module)
-    return dce(assumed.stated_by(_Build(module, target.tma, slots, found, assumed.nonnegative).build()))
+    return dce(assumed.stated_by(_Build(module, target.tma, known, found, assumed.nonnegative).build()))
 
 
 class Box(NamedTuple):
@@ -81,9 +83,8 @@ class Event(NamedTuple):
 class _Stores:
     """Finds the stores that are boxes, and all other accesses to global memory."""
 
-    def __init__(self, module: Module, tma: Tma, slots: int, kinds: tuple[OpKind, ...]):
-        self.module, self.tma, self.kinds = module, tma, kinds
-        self.own = {*module.args[:slots]}
+    def __init__(self, module: Module, tma: Tma, known: HostValues, kinds: tuple[OpKind, ...]):
+        self.module, self.tma, self.known, self.kinds = module, tma, known, kinds
         self.scalars, self.used = Scalars(), uses(module.body)
         self.events = []
         self.walk(module.body, frozenset(), module.attrs.get("persistent", False))
@@ -116,7 +117,7 @@ class _Stores:
         pointers, value = op.operands[:2]
         if type(value.type) is not T.Tile or len(value.type.shape) != 2 or not self.only_writes(op):
             return None
-        found = access(pointers, op.mask, self.scalars, lambda x: type(x) is Arg and x in self.own)
+        found = access(pointers, op.mask, self.scalars, self.known.__contains__)
         if found is None or found.ends:
             return None
         axis = found.tile.index(len(found.dims) - 1)
@@ -173,14 +174,15 @@ def _apart(x: Access, y: Access) -> bool:
 class _Build:
     """Emits the new module: boxes of one tensor share a tensor map, appended to the existing ones."""
 
-    def __init__(self, module: Module, tma: Tma, slots: int, chosen: list[Box],
+    def __init__(self, module: Module, tma: Tma, known: HostValues, chosen: list[Box],
                  preconditions: list[tuple[Row, ...]] | None):
         self.module, self.boxes = module, {box.op: box for box in chosen}
-        sizes = range(3) if module.attrs.get("persistent", False) else ()  # the grid comes behind the user's arguments
-        self.assumptions = Assumptions(module, preconditions, {slots + k: ("num_programs", "i32", k) for k in sizes})
-        self.templates, self.numbers, own = list(module.attrs.get("tensor_maps", ())), {}, module.args[:slots]
+        slots = enumerate(map(known.slot, module.args))
+        grid: dict[int, Row] = {k: ("num_programs", "i32", ~slot) for k, slot in slots if slot is not None and slot < 0}
+        self.assumptions = Assumptions(module, preconditions, grid)
+        self.templates, self.numbers = list(module.attrs.get("tensor_maps", ())), {}
         for key, box in self.boxes.items():
-            found = tensor_map(tma, own, box.op.operands[1].type, box.axis, box.access)
+            found = tensor_map(tma, known, box.op.operands[1].type, box.axis, box.access)
             if found not in self.templates:
                 self.templates.append(found)
             self.numbers[key] = self.templates.index(found)

@@ -11,7 +11,7 @@ from ...gpu.lower.convert import write_piece
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, bytes_of, takes_shared
 from ...gpu.tma import Tma
-from ..runtime.tensor_map import MOST_MAPS, TYPES
+from ..runtime.tensor_map import MOST_FACTORS, MOST_MAPS, TYPES
 from .shared_memory import await_boxes, block_rank, copy_box, end_boxes, expect, store_box
 from .threads import barrier, proxy_fence
 from .warp_roles import element_store
@@ -77,7 +77,7 @@ def fits(tile: T.Tile, axis: int, access: Access) -> bool:
         and access.tile[axis] == len(access.dims) - 1
         and known(access.base) >= 16
         and all(poly.divisor(known) >= 16 for poly in aligned)
-        and all(len(product) <= 2 for poly in numbers for product in poly.terms)
+        and all(len(product) <= MOST_FACTORS for poly in numbers for product in poly.terms)
         and row_width(tile.shape, axis, size) >= 16
         and tile.shape[1 - axis] >= 8
         and tile.numel * size % 1024 == 0

@@ -1,7 +1,7 @@
 """Implicit kernel arguments: tensor maps for TMA, and the grid of a persistent kernel.
 
-Tensor maps are functions of the arguments (`tensor_map.Template`). The native launcher evaluates them from the slots
-and has the driver encode a map again only if a value differs from the last launch; if only the address differs, the
+Tensor maps are functions of the arguments and the grid (`tensor_map.Template`). The native launcher evaluates them and
+has the driver encode a map again only if a value differs from the last launch; if only the address differs, the
 driver replaces that.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from ...llvm.structs import Struct, resolve
 from . import tensor_map
-from .tensor_map import MOST_MAPS
+from .tensor_map import MOST_FACTORS, MOST_MAPS
 
 __all__ = ["IMPLICIT", "MOST_MAPS", "ImplicitArguments", "text"]
 
@@ -36,7 +36,8 @@ _MAP = Struct(
     sums="ptr",  # for each value: how many terms, and those
     size="i64",  # of an element
 )
-_TERM = Struct("term", factor="i64", x="i64", y="i64")  # and up to two slots, or -1
+_TERM = Struct("term", factor="i64", slots=f"[{MOST_FACTORS} x i64]")  # -1 - axis for the grid, or none
+_NONE = -4
 
 IMPLICIT = Struct(
     "implicit",
@@ -81,7 +82,7 @@ class ImplicitArguments:
         sums = [[(1, (template.base,)), *byte(template.offset)]]
         sums += [elements for elements, _ in reversed(template.dims)]
         sums += [byte(distance) for _, distance in reversed(template.dims[:-1])]
-        words = [word for terms in sums for word in (len(terms), *(x for term in terms for x in _three(term)))]
+        words = [word for terms in sums for word in (len(terms), *(x for term in terms for x in _words(term)))]
         program, memory = (ctypes.c_int64 * len(words))(*words), (ctypes.c_char * 192)()
         start = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
         self._kept += [program, memory]
@@ -101,20 +102,36 @@ class ImplicitArguments:
             self.memory.places = max(1, count())
 
 
-def _three(term: tuple[int, Sequence[int]]) -> tuple[int, ...]:
+def _words(term: tuple[int, Sequence[int]]) -> tuple[int, ...]:
     factor, slots = term
-    return (factor, *slots, *[-1] * (2 - len(slots)))
+    return (factor, *slots, *[_NONE] * (MOST_FACTORS - len(slots)))
 
 
 _TEXT = """
-; The value of a slot, or 1 for none.
-define internal i64 @factor(ptr %slots, i64 %which) nounwind {
-  ret i64 1 if icmp slt i64 %which, 0
-  ret i64 load i64, item i64 %which of %slots
+; The product of the slots of a term and its factor.
+define internal i64 @product(ptr %term, ptr %slots, ptr %grid) nounwind {
+entry:
+  %times = load i64, field term.factor of %term
+  %list = field term.slots of %term
+next:
+  %k = phi i64 [0, %entry], [%k1, %more]
+  %so.far = phi i64 [%times, %entry], [%product, %more]
+  ret i64 %so.far if icmp eq i64 %k, MOST_FACTORS
+  %slot = load i64, item i64 %k of %list
+  ret i64 %so.far if icmp eq i64 %slot, NONE
+  %axis = xor i64 %slot, -1
+  %of.grid = icmp slt i64 %slot, 0
+  %from = select i1 %of.grid, ptr %grid, ptr %slots
+  %which = select i1 %of.grid, i64 %axis, i64 %slot
+more:
+  %value = load i64, item i64 %which of %from
+  %product = mul i64 %so.far, %value
+  %k1 = add i64 %k, 1
+  br label %next
 }
 
 ; Compute the values of a map: whether any but the address changed, whether the address did.
-define internal {i1, i1} @evaluate(ptr %map, ptr %slots) nounwind {
+define internal {i1, i1} @evaluate(ptr %map, ptr %slots, ptr %grid) nounwind {
 entry:
   %count = load i64, field map.count of %map
   %values = field map.values of %map
@@ -134,11 +151,7 @@ term:
   %next = phi ptr [%first, %begin], [%next1, %add]
   jump %sum if icmp eq i64 %t, %n
 add:
-  %times, %a, %b = load factor, x, y of term %next
-  %x = call i64 @factor(ptr %slots, i64 %a)
-  %y = call i64 @factor(ptr %slots, i64 %b)
-  %xy = mul i64 %x, %y
-  %part = mul i64 %times, %xy
+  %part = call i64 @product(ptr %next, ptr %slots, ptr %grid)
   %total1 = add i64 %total, %part
   %t1 = add i64 %t, 1
   %next1 = getelementptr %term, ptr %next, i64 1
@@ -161,8 +174,8 @@ done:
 }
 
 ; Bring a map up to date; false if the driver cannot describe the tensor.
-define internal i1 @describe(ptr %map, ptr %slots) nounwind {
-  %news = call {i1, i1} @evaluate(ptr %map, ptr %slots)
+define internal i1 @describe(ptr %map, ptr %slots, ptr %grid) nounwind {
+  %news = call {i1, i1} @evaluate(ptr %map, ptr %slots, ptr %grid)
   %changed = extractvalue {i1, i1} %news, 0
   %moved = extractvalue {i1, i1} %news, 1
   %values = field map.values of %map
@@ -236,7 +249,7 @@ define internal i1 @overlap(ptr %a, ptr %b) nounwind {
 }
 
 ; Whether one of a kernel's spans meets a tensor it may not meet; noted for Python too.
-define internal i1 @spans_meet(ptr %implicit, ptr %slots) nounwind {
+define internal i1 @spans_meet(ptr %implicit, ptr %slots, ptr %grid) nounwind {
 entry:
   %loads, %spans = load loads, spans of implicit %implicit
   %meet.p = field implicit.meet of %implicit
@@ -249,7 +262,7 @@ span:
 begin:
   %j1 = add i64 %j, 1
   %one.span = load ptr, item ptr %j of %list
-  %news = call {i1, i1} @evaluate(ptr %one.span, ptr %slots)
+  %news = call {i1, i1} @evaluate(ptr %one.span, ptr %slots, ptr %grid)
 inner:
   %k = phi i64 [0, %begin], [%k1, %pair]
   %so.far = phi i1 [%met, %begin], [%or, %pair]
@@ -267,7 +280,7 @@ done:
 }
 
 ; Bring all maps of a kernel up to date; false if there is one the driver cannot make, or tensors meet that may not.
-define internal i1 @describe_all(ptr %implicit, ptr %slots) nounwind {
+define internal i1 @describe_all(ptr %implicit, ptr %slots, ptr %grid) nounwind {
 entry:
   %count = load i64, field implicit.maps of %implicit
   %maps = field implicit.map of %implicit
@@ -277,12 +290,12 @@ next:
   jump %done if icmp eq i64 %k, %count
 one:
   %map = load ptr, item ptr %k of %maps
-  %fine = call i1 @describe(ptr %map, ptr %slots)
+  %fine = call i1 @describe(ptr %map, ptr %slots, ptr %grid)
   %good1 = and i1 %good, %fine
   %k1 = add i64 %k, 1
   br label %next
 done:
-  %meet = call i1 @spans_meet(ptr %implicit, ptr %slots)
+  %meet = call i1 @spans_meet(ptr %implicit, ptr %slots, ptr %grid)
   %disjoint = xor i1 %meet, true
   ret i1 and i1 %good, %disjoint
 }
@@ -329,4 +342,5 @@ def text() -> str:
     1
     """
     structs = (_MAP, _TERM, IMPLICIT)
-    return resolve("\n".join((*(struct.definition for struct in structs), _TEXT)), *structs)
+    said = _TEXT.replace("MOST_FACTORS", str(MOST_FACTORS)).replace("NONE", str(_NONE))
+    return resolve("\n".join((*(struct.definition for struct in structs), said)), *structs)

@@ -36,7 +36,7 @@ _CHECKS = """\
 describe:                                         ; TMA needs tensor maps
   %yz = or i64 %gy, %gz
   jump %failed if icmp ugt i64 %yz, 65535         ; the driver would say so, but may not see this grid
-  %described = call i1 @describe_all(ptr %implicit, ptr %slots)
+  %described = call i1 @describe_all(ptr %implicit, ptr %slots, ptr %grid)
   %space = mul i64 %gx, %gy, %gz
   %few = icmp ult i64 %space, 2147483648          ; programs that share themselves out count in 32 bits
   %simple.t = and i1 %described, %few

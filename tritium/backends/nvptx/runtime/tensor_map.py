@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 
 from ....named_tuples import NamedTuple
@@ -13,6 +14,7 @@ TYPES = {  # CUtensorMapDataType, by signature string; 8-bit floats are copied a
     "i16": 1, **dict.fromkeys(("fp8e5", "fp8e4nv", "fp8e4b15", "fp8e5b16", "fp8e4b8"), 0),
 }  # fmt: skip
 MOST_MAPS = 16  # of a kernel
+MOST_FACTORS = 4  # slots that are multiplied in a term of a template
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> CUtensorMapSwizzle
 SPANS = {number: span for span, number in SWIZZLES.items()}
 
@@ -43,8 +45,8 @@ def encode(address: int, element: int | str, element_bytes: int, shape: Sequence
 
 # --- templates: functions of a kernel's arguments ---------------------------------------------------------------------
 class Template(NamedTuple):
-    """A tensor map as a function of a launch's arguments: its base argument, and numbers as sums of (factor,
-    arguments).
+    """A tensor map as a function of a launch: its base argument, and numbers as sums of (factor, slots). A slot is the
+    number of an argument, or ~axis for the size of the grid on an axis.
 
     `offset` is added to the base, `dims` are (size, stride) of each dimension, slowest first, all in elements; then the
     box size in each dimension and the bytes of the swizzle.
@@ -57,3 +59,16 @@ class Template(NamedTuple):
     dims: tuple
     box: tuple
     swizzle: int
+
+    def tensor(self, arguments: Sequence[int], grid: Sequence[int]) -> tuple[int, list[int], list[int]]:
+        """Address, sizes, and strides in bytes of the tensor in a launch.
+
+        >>> rows = ((64, (1, -2)),)
+        >>> Template("fp16", 2, 0, (), ((rows, ((64, ()),)), (((64, ()),), ((1, ()),))), (8, 64), 128).tensor(
+        ...     [4096, 5], (1, 3, 1))
+        (4096, [960, 64], [128, 2])
+        """
+        value = lambda slot: int(arguments[slot] if slot >= 0 else grid[~slot])
+        total = lambda terms: sum(factor * math.prod(map(value, slots)) for factor, slots in terms)
+        sizes, strides = zip(*((total(size), total(stride) * self.size) for size, stride in self.dims))
+        return int(arguments[self.base]) + total(self.offset) * self.size, list(sizes), list(strides)
