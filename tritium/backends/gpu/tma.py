@@ -48,17 +48,16 @@ class HostValues:
     """
 
     def __init__(self, arguments: Sequence[Arg], sizes: Sequence[Arg] = ()):
-        self._slots: dict[Value, int] = {x: k for k, x in enumerate(arguments)} | {x: ~k for k, x in enumerate(sizes)}
+        own, grid = enumerate(arguments), enumerate(sizes)
+        self._slots: dict[Value, int] = {**{x: k for k, x in own}, **{x: ~k for k, x in grid}}
         self._asked = not sizes
 
-    def slot(self, x: Value) -> int | None:
-        """The number of an argument, or ~axis for the size of the grid on an axis; None for other values."""
-        if self._asked and type(x) is Op and x.kind is ops.num_programs:
-            return ~x.attrs["axis"]
-        return self._slots.get(x)
+    def slot(self, x: Value) -> int:
+        """The number of an argument, or ~axis for the size of the grid on an axis."""
+        return ~x.attrs["axis"] if type(x) is Op else self._slots[x]
 
     def __contains__(self, x: Value) -> bool:
-        return self.slot(x) is not None
+        return x in self._slots or (self._asked and type(x) is Op and x.kind is ops.num_programs)
 
 
 def tensor_map(tma: Tma, known: HostValues, tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple:
@@ -68,7 +67,7 @@ def tensor_map(tma: Tma, known: HostValues, tile: T.Tile, axis: int, access: Acc
     return (element, *span(known, tile, access), boxes, swizzle)
 
 
-def span(known: HostValues, tile: T.Tile, access: Access) -> tuple[int, int | None, tuple, tuple]:
+def span(known: HostValues, tile: T.Tile, access: Access) -> tuple[int, int, tuple, tuple]:
     """The memory of the tensor of an access: bytes of an element, base argument, offset, and dims, as in a template."""
     spell = lambda poly: tuple((c, tuple(sorted(map(known.slot, m)))) for m, c in poly.terms.items())
     dims = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in access.dims)

@@ -1,6 +1,5 @@
 """TMA: tensor maps, the boxes they read, and their layout in shared memory."""
 
-import math
 
 import ml_dtypes
 import numpy as np

@@ -18,7 +18,7 @@ from ..multiprocessor import Multiprocessor
 from .simulate import Mmas, Step, chain, cycles_of, used
 from .trace import Candidate, Setting, trace
 
-TOLERANCE, CLEARLY = 1 / 16, 1 / 6
+TOLERANCE, CLEARLY = 1 / 16, 1 / 10
 
 
 class Estimate(NamedTuple):

@@ -252,10 +252,11 @@ class _Build:
         regions = self.role(self.produce), self.role(self.consume, self.ping_pong)
         warps, registers = self.roles
         b.emit(gpu_ops.warp_specialize, (), {"registers": registers, "blocks": self.blocks}, regions)
+        known = self.opened.known
         tensor_maps = tuple(
-            tensor_map(self.tma, self.opened.known, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
+            tensor_map(self.tma, known, x.op.type, self.can.axis(x.op), x.access, x.blocks) for x in self.loads
         )
-        spans = tuple(span(self.opened.known, x.op.operands[1].type, x.access) for x in self.writes)
+        spans = tuple(span(known, x.op.operands[1].type, x.access) for x in self.writes)
         attrs = {"producer_warps": warps, **({"registers": registers[0]} if registers[0] else {})}
         attrs |= {"tensor_maps": tensor_maps, "persistent": self.persistent}
         made = module.replace(body=b.finish(), attrs={**module.attrs, **attrs})

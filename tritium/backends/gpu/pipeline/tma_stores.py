@@ -177,8 +177,8 @@ class _Build:
     def __init__(self, module: Module, tma: Tma, known: HostValues, chosen: list[Box],
                  preconditions: list[tuple[Row, ...]] | None):
         self.module, self.boxes = module, {box.op: box for box in chosen}
-        slots = enumerate(map(known.slot, module.args))
-        grid: dict[int, Row] = {k: ("num_programs", "i32", ~slot) for k, slot in slots if slot is not None and slot < 0}
+        slots = [known.slot(x) if x in known else 0 for x in module.args]
+        grid: dict[int, Row] = {k: ("num_programs", "i32", ~slot) for k, slot in enumerate(slots) if slot < 0}
         self.assumptions = Assumptions(module, preconditions, grid)
         self.templates, self.numbers = list(module.attrs.get("tensor_maps", ())), {}
         for key, box in self.boxes.items():

@@ -161,8 +161,9 @@ class Setting:
             return Work(issue=slots * op.type.numel * a.shape[-1], shared=_bytes(a) + _bytes(b))
         if kind is ops.reduce:
             return Work(issue=1.5 * op.operands[0].type.numel, stall=m.reduction)
-        if kind is ops.cast:
-            return Work(issue=_elements(op.type) / 2)
+        if kind is ops.cast:  # two elements by one instruction; special units round to 8 bits
+            pairs = _elements(op.type) / 2
+            return Work(issue=pairs, special=pairs if pairs and op.type.element in _ROUNDED_SLOWLY else 0.0)
         if not kind.elementwise or kind.cost == "free" or op in self.fused or op in self.guarded:
             return NO_WORK
         count = _elements(op.type)
@@ -316,7 +317,8 @@ class _Tracer:
         issue, special, shared, copied, stall = self.since
         if any(self.since) or self.loaded:
             busy = shared / m.shared / part, issue / m.lanes / part, special / m.special / part
-            cycles = max(*busy, busy[1] / m.issue_share) + copied / m.copied / part + stall + self.loaded * m.load
+            cycles = max(busy[0], busy[1] / m.issue_share, busy[2] / m.special_share)
+            cycles += copied / m.copied / part + stall + self.loaded * m.load
             of_shared, of_issue, of_special = (round(x / cycles, 3) for x in busy)
             self.steps.append(Step("run", round(cycles, 1), (0.0, of_shared, of_issue, of_special)))
             self.since, self.loaded = [*NO_WORK], False
@@ -367,6 +369,9 @@ class _Tracer:
             change[first] += words
             change[max(last, first + 1)] -= words
         return max(itertools.accumulate(change))
+
+
+_ROUNDED_SLOWLY = tuple(x for x in T.SCALARS.values() if x.is_float and x.bits == 8)
 
 
 def _op(x: Value) -> Any:
