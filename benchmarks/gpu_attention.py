@@ -38,6 +38,12 @@ QUERIES = {
 }
 
 
+TOGETHER = {
+    64: ((64, 128, 8, 2), (128, 128, 8, 2), (64, 64, 4, 2), (32, 128, 8, 2)),
+    128: ((64, 128, 8, 2), (32, 128, 8, 2), (32, 64, 4, 2)),
+}
+
+
 def configs(shapes, **more):
     return [dict(zip(("BLOCK_M", "BLOCK_N", "num_warps", "num_stages"), s), **more) for s in shapes]
 
@@ -138,34 +144,46 @@ def rows_ragged(d=128):
               long=True)  # fmt: skip
 
 
-def rows_backward(length=TOKENS):
-    for d in (64, 128):
-        for causal in (False, True):
-            heads, scale = FEATURES // d, BASE_2 / math.sqrt(d)
-            q, k, v, do = (rand(1, heads, length, d, dtype=HALF) for _ in range(4))
-            inputs = [t.detach().requires_grad_() for t in (q, k, v)]
-            made = sdpa(*inputs, is_causal=causal)
-            at = torch.arange(length, device="cuda")
-            lse = torch.stack([torch.logsumexp(((q[0, h].float() @ k[0, h].float().mT) / math.sqrt(d)).masked_fill_(
-                (at[:, None] < at[None, :]) & causal, -math.inf), 1) * BASE_2 for h in range(heads)])  # fmt: skip
-            delta, grads = torch.empty_like(lse), [torch.empty_like(q) for _ in range(3)]
-            work = 10 * heads * length**2 * d / (1 + causal)
-            options = dict(D=d, CAUSAL=int(causal))
-            inner = (q, k, v, do, lse, delta, scale, length)
+def backward(d, causal, together, length=TOKENS):
+    """Gradients by two kernels and seven products, or by one kernel and five, which adds to the queries' atomically."""
+    heads, scale = FEATURES // d, BASE_2 / math.sqrt(d)
+    q, k, v, do = (rand(1, heads, length, d, dtype=HALF) for _ in range(4))
+    inputs = [t.detach().requires_grad_() for t in (q, k, v)]
+    made = sdpa(*inputs, is_causal=causal)
+    at = torch.arange(length, device="cuda")
+    lse = torch.empty(heads, length, device="cuda")
+    for h in range(heads):
+        scores = (q[0, h].float() @ k[0, h].float().mT) / math.sqrt(d)
+        lse[h] = torch.logsumexp(scores.masked_fill_((at[:, None] < at[None, :]) & causal, -math.inf), 1) * BASE_2
+    delta, sums = torch.empty_like(lse), torch.empty(q.shape, device="cuda")
+    dq, dk, dv = (torch.empty_like(q) for _ in range(3))
+    inner, options = (q, k, v, do, lse, delta, scale, length), dict(D=d, CAUSAL=int(causal))
+    grid = lambda block: (length // block, heads)
 
-            def launch(kernels, keys, queries, given=(made, do, heads, delta, grads, inner), options=options):
-                made, do, heads, delta, grads, inner = given
-                kernels.delta_kernel[(heads * length // 64,)](delta, made.detach(), do, D=options["D"], BLOCK=64)
-                kernels.keys_kernel[(length // keys["BLOCK_N"], heads)](grads[1], grads[2], *inner, **options, **keys)
-                kernels.queries_kernel[(length // queries["BLOCK_M"], heads)](grads[0], *inner, **options, **queries)
-                return grads[1]
+    def two(kernels, keys, queries):
+        kernels.delta_kernel[(heads * length // 64,)](delta, made.detach(), do, D=d, BLOCK=64)
+        kernels.keys_kernel[grid(keys["BLOCK_N"])](dk, dv, *inner, **options, **keys)
+        kernels.queries_kernel[grid(queries["BLOCK_M"])](dq, *inner, **options, **queries)
+        return dk
 
-            def reference(made=made, inputs=inputs, do=do):
-                return torch.autograd.grad(made, inputs, do, retain_graph=True)[1]
+    def one(kernels, **config):
+        kernels.delta_kernel[(heads * length // 64,)](delta, made.detach(), do, D=d, BLOCK=64)
+        sums.zero_()
+        kernels.together_kernel[grid(config["BLOCK_N"])](sums, dk, dv, *inner, **options, **config)
+        torch.mul(sums, 1 / math.sqrt(d), out=dq)
+        return dq
 
-            pairs = [dict(keys=a, queries=b) for a in configs(KEYS[d]) for b in configs(QUERIES[d])]
-            name = f"gradients f16 1x{heads}x{length}x{d}" + ", causal" * causal
-            yield Row(name, launch, reference, work, "TFLOP/s", pairs, tolerance=2e-2, long=True)
+    pairs = [dict(keys=a, queries=b) for a in configs(KEYS[d]) for b in configs(QUERIES[d])]
+    name = f"gradients {'together ' * together}f16 1x{heads}x{length}x{d}" + ", causal" * causal
+    return Row(name, one if together else two,
+               lambda: torch.autograd.grad(made, inputs, do, retain_graph=True)[0 if together else 1],
+               10 * heads * length**2 * d / (1 + causal), "TFLOP/s", configs(TOGETHER[d]) if together else pairs,
+               tolerance=2e-2, long=True)  # fmt: skip
+
+
+def rows_backward():
+    for together in (False, True):
+        yield from (backward(d, causal, together) for d in (64, 128) for causal in (False, True))
 
 
 GROUPS = {"forward": rows_forward, "fp8": rows_fp8, "scores": rows_scores, "ragged": rows_ragged,

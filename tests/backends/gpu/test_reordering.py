@@ -1,4 +1,4 @@
-"""Loops around dots with stores: loads are hoisted only above stores to other memory."""
+"""Loops around dots with stores: loads are hoisted only above stores, and atomics, to other memory."""
 
 import numpy as np
 import pytest
@@ -62,6 +62,33 @@ def test_loads_are_hoisted_above_stores_to_other_memory(check, stages, arch):
     assert "cp.async" in text and len(preconditions_of(metadata).disjoint[1]) == 3
     text, metadata = emulator.llvm_of(module_of(linear_attention, args)[0], arch, launch_checks=False)
     assert "cp.async" not in text and metadata["preconditions"] == {}
+
+
+@triton.jit
+def spread(out_ptr, old_ptr, a_ptr, b_ptr, L, SEM: tl.constexpr, KEPT: tl.constexpr, BLOCK: tl.constexpr,
+           D: tl.constexpr):
+    """Rows of products are added to what other programs add to as well."""
+    t, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    b = tl.load(b_ptr + t[:, None] * D + d[None, :])
+    for start in range(0, L, BLOCK):
+        rows = (start + t[:, None]) * D + d[None, :]
+        a = tl.load(a_ptr + tl.program_id(0) * L * D + rows)
+        before = tl.atomic_add(out_ptr + rows, tl.dot(a, b), sem=SEM)
+        if KEPT:
+            tl.store(old_ptr + tl.program_id(0) * L * D + rows, before)
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("sem", ["relaxed", "acq_rel"])
+def test_loads_are_hoisted_above_atomics_without_a_result(check, sem, arch):
+    """Who reads the old value may know from it what others have written."""
+    block, programs, length = 64, 3, 256
+    a, b = rarely(programs, length, block), rarely(block, block)
+    for kept in (False, True):
+        args = np.zeros((length, block), "f4"), np.zeros((programs, length, block), "f4"), a, b, length, sem, kept
+        check(spread, *args, block, block, grid=(programs,), arch=arch)
+        text, metadata = emulator.llvm_of(module_of(spread, (*args, block, block))[0], arch)
+        assert ("cp.async" in text) == (not kept) and bool(preconditions_of(metadata).disjoint) == (not kept)
 
 
 @pytest.mark.parametrize("arch", [90, 80])

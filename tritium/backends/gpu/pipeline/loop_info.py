@@ -20,7 +20,7 @@ from .reordering import Reordering
 @dataclass(frozen=True, eq=False)
 class LoopInfo:
     """A loop and its dots, by who multiplies: asynchronous MMAs on shared memory (`dots`), MMAs on registers
-    (`in_registers`), or threads on buffers (`by_threads`)."""
+    (`in_registers`), or threads on buffers (`by_threads`). `stores` are its stores, and atomics without a result."""
 
     loop: Op
     can: Capabilities
@@ -38,7 +38,7 @@ class LoopInfo:
         every = [op for op in body if op.kind is ops.dot]
         dots = tuple(op for op in every if can.fits(op))
         in_registers = tuple(op for op in every if op not in dots and can.multiplies(op))
-        stores = tuple(op for op in body if op.kind is ops.store)
+        stores = tuple(op for op in body if op.kind is ops.store or _only_adds(op, loop))
         info = LoopInfo(loop, can, reordering, frozenset(body), dots, in_registers, stores)
         by_threads = tuple(op for op in every if can.copies(op) and info.comes_in_buffers(op))
         return dataclasses.replace(info, by_threads=by_threads) if by_threads else info
@@ -216,6 +216,12 @@ def is_loaded(x: Value) -> bool:
     """True for a load, or a transposed load."""
     x = x.operands[0] if type(x) is Op and x.kind is ops.trans else x
     return type(x) is Op and x.kind is ops.load
+
+
+def _only_adds(op: Op, loop: Op) -> bool:
+    """True for an atomic update of a loop whose old value nobody reads. The program cannot tell which updates of others
+    came before, so loads may move above it whatever its memory order."""
+    return op.kind is ops.atomic and not any(op in other.operands for other in walk(loop.regions[0]))
 
 
 def zeros_elsewhere(load: Op) -> bool:

@@ -27,8 +27,8 @@ Loop-invariant operands, such as attention's Q, are written to a buffer before t
 reads one too (a causal mask splits the loop), the buffer is kept while the multibuffers of the first loop are released,
 and the tile is not live in registers across that loop.
 
-A prefetched load is hoisted above the stores of earlier iterations. A loop with stores is pipelined if the launcher can
-check that they do not alias; each such pair of accesses is recorded.
+A prefetched load is hoisted above the stores of earlier iterations, and above atomics whose old values nobody reads. A
+loop with these is pipelined if the launcher can check that they do not alias; each such pair of accesses is recorded.
 """
 
 from __future__ import annotations
