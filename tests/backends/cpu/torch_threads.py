@@ -76,6 +76,28 @@ def the_other_is_tried():
     return 0 < used < 160
 
 
+@triton.jit
+def one_long(out, n):
+    """The last program takes as long as all others could not."""
+    total = 0.0
+    for i in range(tl.where(tl.program_id(0) == tl.num_programs(0) - 1, n, 1000)):
+        total += i * 0.5
+    tl.store(out + tl.program_id(0), total)
+
+
+def one_slow_job_is_forgiven():
+    """What jobs cost is learned from many of them."""
+    import torch
+
+    cost, out = _symbol(ctypes.c_int64 * 2, "cost"), torch.zeros(64)
+    cost[1], seen = 0, []
+    for _ in range(30):
+        one_long[(64,)](out, 10_000_000)
+        seen.append(cost[1])
+    cost[1] = 0
+    return 0 < seen[0] < seen[-1] / 20
+
+
 def another_number_of_threads():
     import torch
 
@@ -137,8 +159,8 @@ def fails(out, n, BLOCK: tl.constexpr):
     tl.store(out + tl.program_id(0), tl.max(total, 0))
 
 
-CASES = (found, between_operations_of_torch, the_other_is_tried, another_number_of_threads, another_python_thread,
-         child_of_a_fork, flushed_subnormals, failed_program)  # fmt: skip
+CASES = (found, between_operations_of_torch, the_other_is_tried, one_slow_job_is_forgiven, another_number_of_threads,
+         another_python_thread, child_of_a_fork, flushed_subnormals, failed_program)  # fmt: skip
 
 
 def main():
