@@ -215,6 +215,22 @@ def test_what_loops_count_and_carry_is_bounded_by_their_rounds():
     assert bounds(known.rows(next_), {0: 640})[0] < 0  # a step below 0
 
 
+def test_indices_of_loops_are_multiples_of_their_step():
+    """A loop that begins with the program's own block ends with the last block, not in the middle of it."""
+    module = parse_module("""kernel @f(%n: i32) {
+      %64 = constant {value=64, type=i32} : i32
+      %0 = program_id {axis=0} : i32
+      %1 = mul %0, %64 : i32
+      for %1, %n, %64 {
+      ^(%i: i32):
+        %2 = add %i, %64 : i32
+        yield
+      }
+    }""")
+    inside = module.found_by(Derivations).rows(module.body.ops[-1].regions[0].ops[0])
+    assert [bounds(inside, {0: n}, (10, 1, 1)) for n in (640, 641, 700)] == [(64, 640), (64, 704), (64, 704)]
+
+
 def test_promises_of_the_program_are_believed():
     module = parse_module("""kernel @f(%x: i32) {
       %0 = constant {value=0, type=i32} : i32

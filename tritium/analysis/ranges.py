@@ -5,13 +5,13 @@ Pointers are counted in bytes from the parameter they are computed from.
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf, isfinite, prod
 from typing import Any
 
 from .. import ops
 from ..ir import types as T
 from ..ir.bounds import all_bounds, arguments_of, bounds
-from ..ir.core import Op, behind_views, walk
+from ..ir.core import Arg, Op, behind_views, walk
 from ..locks import once_property
 from ..named_tuples import NamedTuple
 from .arithmetic import Domain, keeps_integers, transfer
@@ -102,6 +102,35 @@ def _carried_pointers(loop):
         if found is not None:
             carried = Carried(loop, start, tuple([step.op for step in found]))
             yield from ((x, carried) for x in (*places, loop.results[k]))
+
+
+def _multiple(loop):
+    """A power of two that divides every index of a loop; 1 if its start is a constant, which says more."""
+    first, _, step = loop.operands[:3]
+    return 1 if _is_constant(first) else min(_power_of_two(first), _power_of_two(step))
+
+
+def _power_of_two(x, depth=8):
+    """A power of two that divides a scalar at every launch. Integers may wrap."""
+    if type(x) is not Op:
+        return _lowest_bit(x.attrs.get("divisible", 1)) if type(x) is Arg else 1
+    if x.kind is ops.constant:
+        return _lowest_bit(x.attrs["value"])
+    if not depth or x.kind not in (ops.mul, ops.add, ops.sub, ops.cast):
+        return 1
+    parts = [_power_of_two(y, depth - 1) for y in x.operands]
+    return min(prod(parts), _LARGE) if x.kind is ops.mul else min(parts)
+
+
+def _lowest_bit(n):
+    return min(n & -n, _LARGE) if n else _LARGE
+
+
+_LARGE = 1 << 30
+
+
+def _is_constant(x):
+    return type(x) is Op and x.kind is ops.constant
 
 
 def _promise(op):
@@ -198,7 +227,9 @@ class Rows(Domain):
         if loop is None:
             return None
         if k == 0:
-            return ("index", t.name, *map(self.place, loop.operands[:3]))
+            places = [*map(self.place, loop.operands[:3])]
+            multiple = _multiple(loop)
+            return ("index", t.name, *places, *([self.add(("constant", t.name, multiple))] if multiple > 1 else ()))
         found = steps(x, loop.regions[0].yields[k - 1])
         if found is None or len(found) != 1 or found[0].sign < 0:
             return None

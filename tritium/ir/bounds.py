@@ -120,11 +120,14 @@ def _shr(all_, x, y):
     return _corners(lambda a, b: a >> b, x, y) if 0 <= y[0] and y[1] < 64 else all_
 
 
-def _index(all_, first, end, step):
-    """The index of a loop, which counts up unless its step is known to be negative."""
+def _index(all_, first, end, step, multiple=(1, 1)):
+    """The index of a loop, which counts up unless its step is known to be negative. Both its start and its step are
+    multiples of `multiple`."""
     if step[1] < 0:
         return min(first[1], end[0] + 1), first[1]
-    rest = (end[1] - 1 - first[0]) % step[0] if first[0] == first[1] and step[0] == step[1] > 0 else 0
+    rest = (end[1] - 1) % multiple[0]
+    if first[0] == first[1] and step[0] == step[1] > 0:
+        rest = (end[1] - 1 - first[0]) % step[0]
     return first[0], max(first[0], end[1] - 1 - rest)
 
 
