@@ -116,11 +116,13 @@ def plan(source: Layout, target: Layout, size: int, stores_matrices: bool = Fals
 
     Among row-major order, the reader's and the writer's own order, each with XOR swizzles, the one with the fewest
     bank passes wins, and among those the one with the widest accesses. Whole matrices move at once if the target has
-    instructions for that.
+    instructions for that; then the order in which the writer's warps hold them counts, too.
     """
     bits = log2(source.numel)
     best: Any = None
-    for order in dict.fromkeys((tuple(range(bits)), _own_order(target, bits, size), _own_order(source, bits, size))):
+    orders = [tuple(range(bits)), _own_order(target, bits, size), _own_order(source, bits, size)]
+    orders += [_own_order(source, bits, size, vector=1)] if stores_matrices and size == 2 else []
+    for order in dict.fromkeys(orders):
         plain = [0] * bits
         for k, bit in enumerate(order):
             plain[bit] = size << k
@@ -171,9 +173,9 @@ def loaded_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrice
     return None
 
 
-def _own_order(layout: Layout, bits: int, size: int) -> tuple[int, ...]:
-    """Element bits in the order a thread walks those of one access, then its warp."""
-    order, vector = [], log2(16 // size)
+def _own_order(layout: Layout, bits: int, size: int, vector: int | None = None) -> tuple[int, ...]:
+    """Element bits in the order a thread walks those of one access, of 2^vector elements or 16 bytes, then its warp."""
+    order, vector = [], log2(16 // size) if vector is None else vector
     for x in (*layout.reg[:vector], *layout.lane, *layout.warp, *layout.reg[vector:]):
         bit = x.bit_length() - 1
         if x and bit not in order:
