@@ -30,6 +30,8 @@ _NEIGHBOURS: dict[T.Type, tuple[str, str, int]] = {
 }  # fmt: skip
 _VECTORS = 90  # the first architecture for two and four words
 _RED = ("relaxed", "release")  # orders of instructions that bring nothing
+# A program that does not look at old values learns nothing of those who came before: what is left of their order.
+_UNSEEN = {"acq_rel": "release", "acquire": "relaxed"}
 
 
 def _table() -> dict[tuple[str, T.Scalar], tuple[str, str, int]]:
@@ -89,6 +91,8 @@ def _atom(g: NvLowering, order: tuple[str, str], name: str, type_: str, pointer:
     (sem, scope), (pointer, constant) = order, g.sum_of(pointer)
     count, kind = len(operands[0]), operands[0][0].type
     vector = f".v{count}" if count > 1 else ""
+    if not wanted and name not in ("exch", "cas"):
+        sem = _UNSEEN.get(sem, sem)
     red = not wanted and sem in _RED and name != "exch"
     outs = [] if red else [f"${k}" for k in range(count)]
     at, first = len(outs), len(outs) + 1
