@@ -1,5 +1,7 @@
 """Loops around dots with stores: loads are hoisted only above stores, and atomics, to other memory."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,28 @@ def test_loads_are_hoisted_above_atomics_without_a_result(check, sem, arch):
         check(spread, *args, block, block, grid=(programs,), arch=arch)
         text, metadata = emulator.llvm_of(module_of(spread, (*args, block, block))[0], arch)
         assert ("cp.async" in text) == (not kept) and bool(preconditions_of(metadata).disjoint) == (not kept)
+
+
+@triton.jit
+def sums_beside(out_ptr, sum_ptr, a_ptr, b_ptr, L, BLOCK: tl.constexpr, D: tl.constexpr):
+    """Every iteration adds a product to memory, and another one to a sum that it carries."""
+    t, d = tl.arange(0, BLOCK), tl.arange(0, D)
+    b = tl.load(b_ptr + t[:, None] * D + d[None, :])
+    total = tl.zeros((D, D), tl.float32)
+    for start in range(0, L, BLOCK):
+        rows = (start + t[:, None]) * D + d[None, :]
+        a = tl.load(a_ptr + rows)
+        total = tl.dot(tl.trans(a), b, total)
+        tl.atomic_add(out_ptr + rows, tl.dot(a, b))
+    tl.store(sum_ptr + d[:, None] * D + d[None, :], total)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_sums_run_while_products_are_stored(check, stages):
+    args = np.zeros((256, 64), "f4"), np.zeros((64, 64), "f4"), rarely(256, 64), rarely(64, 64), 256, 64, 64
+    text, _ = emulator.llvm_of(module_of(sums_beside, args)[0], 90, num_stages=stages)
+    assert text.rindex("wgmma.mma_async") < next(re.finditer(r"\bred\.|atomicrmw", text)).start()
+    check(sums_beside, *args, stages=stages)
 
 
 @pytest.mark.parametrize("arch", [90, 80])

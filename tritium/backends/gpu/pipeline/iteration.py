@@ -71,9 +71,20 @@ class IterationEmitter:
         early = (*self.schedule.loads, *self.schedule.prefetched.indices)
         for op in self.schedule.body.ops[:-1]:
             if op.kind.effects and op not in early:
+                self.begin_beside(op)
                 self.value(op)
         in_flight, yields = self.schedule.in_flight, self.schedule.body.yields
         return [self.begun(y) if k in in_flight else self.value(y) for k, y in enumerate(yields)]
+
+    def begin_beside(self, op: Op) -> None:
+        """Issue the dots that run while a store waits for another dot, and stores its result."""
+        awaited, others = self.schedule.info.beside_store(op, self.schedule.staying)
+        for dot in awaited:
+            if dot not in self.started:
+                self.prepare(dot)
+                self.begin(dot, None)
+        for dot in others:
+            self.begun(dot)
 
     def in_order(self) -> tuple[Op, ...]:
         """Dots that must be issued in this order, independent of their users."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +144,15 @@ class LoopInfo:
                 return k
         return None
 
+    def beside_store(self, op: Op, in_flight: Sequence[Value]) -> tuple[list[Op], list[Op]]:
+        """The dots to be issued before `op` is computed, a store of dots' results: the last of those it waits for, then
+        the dots in flight that only add to sums, and run meanwhile. Nothing if there are none of these."""
+        if op not in self.stores or not self.needs_dots(op):
+            return [], []
+        beside = [dot for dot in self.dots if dot in in_flight and self.sum_of(dot) is not None]
+        awaited = [dot for dot in self.dots if self.computed_from(op, dot)]
+        return (awaited[-1:], beside) if beside else ([], [])
+
     def chains_into_next(self, dot: Op) -> bool:
         """True if the only user of the result is another dot that accumulates onto it."""
         users = self.users(dot)
@@ -220,8 +229,9 @@ def is_loaded(x: Value) -> bool:
 
 def _only_adds(op: Op, loop: Op) -> bool:
     """True for an atomic update of a loop whose old value nobody reads. The program cannot tell which updates of others
-    came before, so loads may move above it whatever its memory order."""
-    return op.kind is ops.atomic and not any(op in other.operands for other in walk(loop.regions[0]))
+    came before, so loads may move above it whatever its memory order. Not for exchanges: who was last is seen later."""
+    adds = op.kind is ops.atomic and op.attrs["how"] not in ("xchg", "load", "store")
+    return adds and not any(op in other.operands for other in walk(loop.regions[0]))
 
 
 def zeros_elsewhere(load: Op) -> bool:

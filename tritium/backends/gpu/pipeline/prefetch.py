@@ -10,8 +10,8 @@ The load of the next iteration overlaps with the computation of this one. The pr
 is the exit condition of the loop itself, so the prefetch reads no address that the loop does not.
 
 A load whose address depends on other loads is prefetched together with them. Loads are taken in program order until the
-register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores that
-the launcher can prove not to alias the prefetched loads (`reordering.Reordering`).
+register budget is spent. Loops that contain loops are left alone. So are loops with side effects other than stores, and
+atomics without a result, that the launcher can prove not to alias the prefetched loads (`reordering.Reordering`).
 
 Loops with dots are pipelined through shared memory (`software_pipeline`). Where a target has no asynchronous copies for
 all tiles that a loop multiplies, and its cost model says so (`prefetched_dots`), they are prefetched like the others,

@@ -92,9 +92,14 @@ class Schedule:
         """The loads that are prefetched into multibuffers."""
         return self.prefetched.loads
 
+    @property
+    def staying(self) -> list[Value]:
+        """The dots that stay in flight across the back edge."""
+        return [self.body.yields[k] for k in self.in_flight]
+
     def stays_in_flight(self, dot: Op) -> bool:
         """True if a dot stays in flight across the back edge."""
-        return any(dot is self.body.yields[k] for k in self.in_flight)
+        return any(dot is x for x in self.staying)
 
     @property
     def alternates(self) -> bool:

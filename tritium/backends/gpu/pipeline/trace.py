@@ -213,6 +213,7 @@ class _Tracer:
             self.begun(dot) if dot in how.in_flight else self.value(dot)
         for op in body.ops[:-1]:
             if op.kind.effects and op.kind is not ops.load:
+                self.begin_beside(op)
                 self.value(op)
         for out in body.yields:
             self.begun(out) if out in how.in_flight else self.value(out)
@@ -222,6 +223,16 @@ class _Tracer:
         if self.copies_left:
             self.copy()
         self.step(None)
+
+    def begin_beside(self, op: Op) -> None:
+        """The dots that run while a store waits for another dot are issued."""
+        awaited, others = self.info.beside_store(op, self.how.in_flight)
+        for dot in awaited:
+            if dot not in self.started:
+                self.prepare(dot)
+                self.begin(dot)
+        for dot in others:
+            self.begun(dot)
 
     def value(self, x: Value) -> None:
         """A value is computed, unless it is there."""
