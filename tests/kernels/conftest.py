@@ -39,5 +39,15 @@ def arrays(request):
 
 
 @pytest.fixture
+def threads():
+    """A function that sets the number of threads for the length of a test."""
+    import tritium
+
+    before = tritium.get_num_threads()
+    yield tritium.set_num_threads
+    tritium.set_num_threads(before)
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(7)

@@ -5,7 +5,9 @@ import pytest
 
 from tritium.kernels import (
     add_relu_mul,
+    arrays,
     attention,
+    checks,
     conv2d,
     cross_entropy,
     decode_attention,
@@ -24,6 +26,7 @@ from tritium.kernels import (
     transpose,
     vector_add,
 )
+from tritium.kernels.arrays import like_device
 from tritium.kernels.registry import find, kernels
 
 NAMES = [name for name in kernels() if "tuned" not in name and name != "gemm_v4"]
@@ -181,6 +184,64 @@ def test_devices():
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match=r"y is on meta, but x is on cpu.*y.to\(x.device\)"):
         vector_add.vector_add(torch.ones(3), torch.ones(3, device="meta"))
+
+
+def test_types_of_an_argument_of_its_own():
+    """Words after the colon; the others must still agree."""
+    x, at = ones(2, 3), np.zeros(2, np.int64)
+    for _ in range(2):  # the second time it is known
+        assert checks.arguments("f", x=(x, "M N"), at=(at, "M: int32 int64")) == {"M": 2, "N": 3}
+    with pytest.raises(TypeError, match=r"at has the type float32; it must be one of int32, int64"):
+        checks.arguments("f", x=(x, "M N"), at=(ones(2), "M: int32 int64"))
+    with pytest.raises(ValueError, match=r"at has the shape \(3,\), that is M = 3"):
+        checks.arguments("f", x=(x, "M N"), at=(np.zeros(3, np.int32), "M: int32 int64"))
+    with pytest.raises(TypeError, match=r"mean has the type float16; it must be one of float32"):
+        layer_norm.layer_norm_backward(x, x, ones(3), ones(2, dtype=np.float16), ones(2))
+
+
+def test_what_was_found_belongs_to_the_caller():
+    x = ones(2, 3)
+    checks.arguments("g", x=(x, "M N"))["M"] = 7
+    assert checks.arguments("g", x=(x, "M N")) == {"M": 2, "N": 3}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_flat_arrays(device):
+    """They are counted, whatever their axes; what has no elements has none."""
+    for shape, count in (((), 1), ((0, 4), 0), ((7,), 7), ((2, 3, 4), 24)):
+        x = like_device(np.zeros(shape, f32), device)
+        for _ in range(2):
+            assert checks.flat("h", x=x, y=x) == count
+    with pytest.raises(ValueError, match="y has the shape"):
+        checks.flat("h", x=like_device(ones(3), device), y=like_device(ones(4), device))
+    with pytest.raises(TypeError, match="x is a list"):
+        checks.flat("h", x=[1.0])
+
+
+def test_arrays_that_32_bits_do_not_count():
+    many = np.broadcast_to(np.float32(1), (1 << 31,))
+    with pytest.raises(ValueError, match="2147483648 elements; the kernel counts them in 32 bits"):
+        checks.flat("h", x=many)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [arrays.empty, arrays.zeros])
+def test_new_arrays(device, make):
+    """Of any shape, in row-major order whatever the order of the other one."""
+    x = like_device(np.ones((2, 3, 4), f32), device)
+    turned = x.T if device == "numpy" else x.permute(2, 1, 0)
+    assert arrays.strides(make(turned)) == (6, 2, 1) and tuple(make(turned).shape) == (4, 3, 2)
+    for shape in ((), (0,), (5,), (2, 0, 3)):
+        made = make(x, shape, "int32")
+        assert tuple(made.shape) == shape and arrays.dtype_name(made) == "int32"
+        assert tuple(make(x, shape).shape) == tuple(make(make(x, shape)).shape) == shape
+        assert arrays.on_gpu(made) == arrays.on_gpu(x)
+
+
+def test_threads_that_a_function_counts_on(threads):
+    for n in (3, 1):
+        threads(n)
+        assert arrays.multiprocessors(ones(1)) == n
 
 
 def test_a_target_that_is_no_class_has_no_loss():

@@ -24,11 +24,9 @@ def add_relu_mul(x, bias, scale: float, block: int = 1024):
     >>> add_relu_mul(np.float32([1, -3]), np.float32([1, 1]), 0.5)
     array([1., 0.], dtype=float32)
     """
-    checks.arguments("add_relu_mul", (*checks.FLOATS, "float64"), x=(x, "*"), bias=(bias, "*"))
-    checks.countable("add_relu_mul", x=x)
-    x, bias = arrays.contiguous(x), arrays.contiguous(bias)
+    n = checks.flat("add_relu_mul", (*checks.FLOATS, "float64"), x=x, bias=bias)
+    x, bias = arrays.all_contiguous(x, bias)
     out = arrays.empty(x)
-    n = arrays.numel(x)
     add_relu_mul_kernel[(triton.cdiv(n, block),)](x, bias, out, scale, n, BLOCK=block)
     return out
 

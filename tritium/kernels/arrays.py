@@ -1,10 +1,17 @@
-"""The little that torch tensors and NumPy arrays do not spell alike."""
+"""The little that torch tensors and NumPy arrays do not spell alike.
+
+Functions of the collection call these each time, and a launch takes microseconds. So they ask a tensor for what is
+cheap to ask, and sizes are given to torch one by one, which it reads faster than a tuple of them.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
+
+from tritium import knobs
 
 
 def empty(like: Any, shape: tuple | None = None, dtype: str | None = None) -> Any:
@@ -13,14 +20,15 @@ def empty(like: Any, shape: tuple | None = None, dtype: str | None = None) -> An
     >>> empty(np.zeros(3), dtype="float32").dtype
     dtype('float32')
     """
-    shape = tuple(like.shape) if shape is None else shape
     if isinstance(like, np.ndarray):
-        return np.empty(shape, like.dtype if dtype is None else numpy_dtype(dtype))
+        return np.empty(like.shape if shape is None else shape, like.dtype if dtype is None else numpy_dtype(dtype))
+    if shape is None:
+        if dtype is None and like.is_contiguous():
+            return _torch().empty_like(like)
+        shape = like.shape
     if dtype is None:
-        return like.new_empty(shape)
-    import torch
-
-    return like.new_empty(shape, dtype=getattr(torch, dtype))
+        return like.new_empty(*shape or ((),))
+    return like.new_empty(*shape or ((),), dtype=torch_dtype(dtype))
 
 
 def zeros(like: Any, shape: tuple | None = None, dtype: str | None = None) -> Any:
@@ -29,14 +37,28 @@ def zeros(like: Any, shape: tuple | None = None, dtype: str | None = None) -> An
     >>> zeros(np.ones(2))
     array([0., 0.])
     """
-    shape = tuple(like.shape) if shape is None else shape
     if isinstance(like, np.ndarray):
-        return np.zeros(shape, like.dtype if dtype is None else numpy_dtype(dtype))
-    import torch
+        return np.zeros(like.shape if shape is None else shape, like.dtype if dtype is None else numpy_dtype(dtype))
+    shape = like.shape if shape is None else shape
+    if dtype is None:
+        return like.new_zeros(*shape or ((),))
+    return like.new_zeros(*shape or ((),), dtype=torch_dtype(dtype))
 
-    return torch.zeros(shape, dtype=like.dtype if dtype is None else getattr(torch, dtype), device=like.device)
+
+def scratch(like: Any, *shape: int) -> Any:
+    """An uninitialised array of float32 where `like` lies, for kernels only. On a CPU it is always one of NumPy.
+
+    torch takes five times as long to make a tensor, and a launch longer to take it.
+
+    >>> scratch(np.zeros(3, np.float16), 2, 4).dtype
+    dtype('float32')
+    """
+    if isinstance(like, np.ndarray) or like.is_cpu and type(shape[0]) is type(shape[-1]) is int:  # no symbols
+        return np.empty(shape, np.float32)
+    return empty(like, shape, "float32")
 
 
+@functools.cache
 def numpy_dtype(name: str) -> np.dtype:
     """The NumPy dtype of a name, bfloat16 and fp8 included.
 
@@ -48,13 +70,33 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
+@functools.cache
+def torch_dtype(name: str) -> Any:
+    """The torch dtype of a name.
+
+    >>> torch_dtype("float16")
+    torch.float16
+    """
+    return getattr(_torch(), name)
+
+
+@functools.cache
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
 def strides(x: Any) -> tuple[int, ...]:
     """The strides of an array in elements.
 
     >>> strides(np.zeros((2, 3), np.float32))
     (3, 1)
     """
-    return tuple(n // x.itemsize for n in x.strides) if isinstance(x, np.ndarray) else tuple(x.stride())
+    if isinstance(x, np.ndarray):
+        each = x.itemsize
+        return tuple([n // each for n in x.strides])
+    return x.stride()
 
 
 def numel(x: Any) -> int:
@@ -84,16 +126,41 @@ def contiguous(x: Any) -> Any:
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
 
 
+def all_contiguous(*arrays: Any) -> list:
+    """The arrays themselves, or copies of them in row-major order.
+
+    >>> [strides(x) for x in all_contiguous(np.zeros((2, 3)).T, np.zeros(4))]
+    [(2, 1), (1,)]
+    """
+    if isinstance(arrays[0], np.ndarray):
+        return [np.ascontiguousarray(x) for x in arrays]
+    return [x.contiguous() for x in arrays]
+
+
 def multiprocessors(x: Any) -> int:
     """How many programs run at a time at least where an array lies: a GPU's multiprocessors, or the CPU's threads.
 
     >>> multiprocessors(np.zeros(3)) >= 1
     True
     """
+    if on_gpu(x):
+        return _multiprocessors_of("cuda")
+    threads = _threads.get("cpu")
+    if threads is None:
+        threads = _threads["cpu"] = _multiprocessors_of("cpu")
+    return threads
+
+
+def _multiprocessors_of(device: str) -> int:
     import tritium
 
-    driver = tritium.runtime.driver.of_device("cuda" if on_gpu(x) else "cpu")
+    driver = tritium.runtime.driver.of_device(device)
     return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
+
+
+# The CPU's threads, until a setting changes: a driver takes longer to ask than a launch takes.
+_threads: dict[str, int] = {}
+knobs.listeners.append(_threads.clear)
 
 
 def with_rows(x: Any) -> Any:
@@ -102,7 +169,7 @@ def with_rows(x: Any) -> Any:
     >>> strides(with_rows(np.zeros((4, 6))[:, :3])), strides(with_rows(np.zeros((4, 6)).T))
     ((6, 1), (4, 1))
     """
-    return x if x.shape[-1] <= 1 or strides(x)[-1] == 1 else contiguous(x)
+    return x if strides(x)[-1] == 1 or x.shape[-1] <= 1 else contiguous(x)
 
 
 def on_gpu(x: Any) -> bool:
@@ -111,7 +178,7 @@ def on_gpu(x: Any) -> bool:
     >>> on_gpu(np.zeros(3))
     False
     """
-    return not isinstance(x, np.ndarray) and x.device.type == "cuda"
+    return not isinstance(x, np.ndarray) and x.is_cuda
 
 
 def like_device(x: np.ndarray, device: str) -> Any:

@@ -1,7 +1,7 @@
 """Checks of the arguments of the collection's functions: an error names the argument, what it is, and the fix.
 
 Shapes are written as words: "M K" is a matrix, "* N" any number of axes before the last. A word stands for one number
-in all arguments of a call.
+in all arguments of a call. Words after a colon are the types of this argument: "M: int32 int64".
 
     >>> x, weight = np.zeros((5, 3), np.float32), np.zeros((3, 8), np.float32)
     >>> arguments("linear", x=(x, "M K"), weight=(weight, "N K"))
@@ -14,6 +14,7 @@ Transpose weight: weight.T has a shape that fits.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -30,32 +31,68 @@ def arguments(function: str, dtypes: tuple[str, ...] = FLOATS, mixed: tuple[str,
     """Check arrays given as `name=(array, "shape in words")`, and return the numbers that the words stand for.
 
     All are arrays of NumPy or all are tensors of torch on one device; all have one of the types `dtypes` and, but for
-    those named in `mixed`, the same one.
+    those named in `mixed` and those that have types of their own, the same one.
 
     >>> arguments("add", NUMBERS, x=(np.zeros((2, 3)), "M N"), y=(np.zeros(3), "N"))
     {'M': 2, 'N': 3}
+    >>> arguments("take", x=(np.zeros((2, 3), np.float32), "M N"), at=(np.zeros(2, np.int64), "M: int32 int64"))
+    {'M': 2, 'N': 3}
     """
-    key: tuple = (function, dtypes, mixed, *[
-        (name, words, type(x), getattr(x, "dtype", None), getattr(x, "device", None), getattr(x, "shape", None))
-        for name, (x, words) in named.items()])
+    seen: list = [function, dtypes, mixed]
     try:
-        return dict(_passed[key])
-    except (KeyError, TypeError):  # new, or of sizes that have no hash
+        for name, (x, words) in named.items():
+            seen += (name, words, type(x), x.dtype, getattr(x, "device", None), x.shape)
+        return _passed[tuple(seen)].copy()
+    except (KeyError, TypeError, AttributeError):  # new, of sizes that have no hash, or no array at all
         pass
-    alike(function, dtypes, mixed, **{name: x for name, (x, _) in named.items()})
+    return _checked(function, dtypes, mixed, named, seen)
+
+
+def flat(function: str, dtypes: tuple[str, ...] = FLOATS, /, **named: Any) -> int:
+    """Check arrays of one shape that a kernel walks as vectors, and return how many elements each has.
+
+    They are alike as those of `arguments` are. 32 bits must count their elements.
+
+    >>> flat("add", x=np.zeros((2, 3), np.float32), y=np.zeros((2, 3), np.float32))
+    6
+    """
+    seen: list = [function, dtypes]
+    try:
+        for name, x in named.items():
+            seen += (name, type(x), x.dtype, getattr(x, "device", None), x.shape)
+        return _counted[tuple(seen)]
+    except (KeyError, TypeError, AttributeError):
+        pass
+    arguments(function, dtypes, **{name: (x, "*") for name, x in named.items()})
+    countable(function, **named)
+    count = arrays.numel(next(iter(named.values())))
+    with contextlib.suppress(TypeError):
+        if len(_counted) >= _MOST:
+            _counted.clear()
+        _counted[tuple(seen)] = count
+    return count
+
+
+def _checked(function: str, dtypes: tuple[str, ...], mixed: tuple[str, ...], named: dict, seen: list) -> dict:
+    written = {name: words.partition(":")[::2] for name, (_, words) in named.items()}
+    own = {name: tuple(types.split()) for name, (_, types) in written.items() if types}
+    _alike(function, {name: own.get(name, dtypes) for name in named}, {*mixed, *own},
+           {name: x for name, (x, _) in named.items()})
     sizes: dict[str, Any] = {}
     known: dict[str, str] = {}
-    for name, (x, words) in named.items():
-        _check_shape(function, name, x, words.split(), sizes, known, named)
+    shapes = {name: words.split() for name, (words, _) in written.items()}
+    for name, (x, _) in named.items():
+        _check_shape(function, name, x, shapes, sizes, known, named)
     with contextlib.suppress(TypeError):
         if len(_passed) >= _MOST:
             _passed.clear()
-        _passed[key] = dict(sizes)
+        _passed[tuple(seen)] = dict(sizes)
     return sizes
 
 
 # The sizes found by checks that passed: what is checked of an array is in the key.
 _passed: dict[tuple, dict] = {}
+_counted: dict[tuple, int] = {}
 _MOST = 1024
 
 
@@ -67,10 +104,14 @@ def alike(function: str, dtypes: tuple[str, ...] = FLOATS, mixed: tuple[str, ...
     ...
     TypeError: matmul: b has the type float16, but a has float32; they must be the same. Convert one: b.astype(a.dtype).
     """
+    _alike(function, dict.fromkeys(named, dtypes), mixed, named)
+
+
+def _alike(function: str, dtypes: dict[str, tuple[str, ...]], mixed: Collection[str], named: dict[str, Any]) -> None:
     first = next(iter(named))
     for name, x in named.items():
         _check_kind(function, name, x)
-        _check_type(function, name, x, dtypes)
+        _check_type(function, name, x, dtypes[name])
         if name != first:
             _check_place(function, first, named[first], name, x)
             if name not in mixed and first not in mixed:
@@ -118,8 +159,8 @@ def _check_place(function: str, first: str, one: Any, name: str, x: Any) -> None
                          f"device. Move one: {name}.to({first}.device).")
 
 
-def _check_shape(function: str, name: str, x: Any, words: list[str], sizes: dict, known: dict, named: dict) -> None:
-    shape = tuple(x.shape)
+def _check_shape(function: str, name: str, x: Any, shapes: dict, sizes: dict, known: dict, named: dict) -> None:
+    shape, words = tuple(x.shape), shapes[name]
     wanted = "(" + ", ".join(words).replace("*", "...") + ("," if len(words) == 1 else "") + ")"
     any_axes = bool(words) and words[0] == "*"
     least = len(words) - any_axes
@@ -134,17 +175,16 @@ def _check_shape(function: str, name: str, x: Any, words: list[str], sizes: dict
             sizes.setdefault(word, int(word))
             known.setdefault(word, "")
         if sizes.setdefault(word, number) != number:
-            _raise_mismatch(function, name, shape, wanted, word, number, sizes, known, named)
+            _raise_mismatch(function, name, words, shape, wanted, word, number, sizes, known, named)
         known.setdefault(word, name)
 
 
-def _raise_mismatch(function, name, shape, wanted, word, number, sizes, known, named):
+def _raise_mismatch(function, name, words, shape, wanted, word, number, sizes, known, named):
     word_of, other = word.replace("*", "..."), known[word]
     if not other:
         raise ValueError(f"{function}: {name} has the shape {shape}; it must have the shape {wanted}.")
     message = (f"{function}: {name} has the shape {shape}, that is {word_of} = {number} for {wanted}, but {other} of "
                f"shape {tuple(named[other][0].shape)} has {word_of} = {sizes[word]}.")
-    words = named[name][1].split()
     turned = dict(zip(words, reversed(shape)))
     if len(shape) == 2 and all(sizes.get(w, n) == n for w, n in turned.items() if known.get(w) != name):
         raise ValueError(f"{message} Transpose {name}: {name}.T has a shape that fits.")
@@ -160,7 +200,7 @@ def positive(function: str, **named: Any) -> None:
     ValueError: max_pool: window is 0; it must be at least 1.
     """
     for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        if type(value) is not int and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
             raise TypeError(f"{function}: {name} is {value!r}; it must be an integer.")
         if value < 1:
             raise ValueError(f"{function}: {name} is {value}; it must be at least 1.")

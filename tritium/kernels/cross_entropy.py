@@ -45,10 +45,8 @@ def cross_entropy(logits, target, with_gradient: bool = False, ignore: int = -10
     >>> bool(np.allclose(loss, np.log(4)))
     True
     """
-    rows, classes = checks.arguments("cross_entropy", logits=(logits, "M N")).values()
-    checks.arguments("cross_entropy", (*checks.FLOATS, "int32", "int64"), ("target",), logits=(logits, "M N"),
-                     target=(target, "M"))
-    checks.arguments("cross_entropy", ("int32", "int64"), target=(target, "M"))
+    rows, classes = checks.arguments("cross_entropy", logits=(logits, "M N"),
+                                     target=(target, "M: int32 int64")).values()
     if classes == 0:
         raise ValueError(f"cross_entropy: logits has the shape {tuple(logits.shape)}; it must have a column.")
     logits, target = arrays.contiguous(logits), arrays.contiguous(target)

@@ -70,11 +70,10 @@ def by_stages(x, tiles: int = 8, block: int = 1024, stages: int = 3):
 
 
 def _prepared(function, x, tiles, block):
-    checks.arguments(function, x=(x, "*"))
-    checks.countable(function, x=x)
+    n = checks.flat(function, x=x)
     checks.positive(function, tiles=tiles)
     x = arrays.contiguous(x)
-    return x, arrays.empty(x), (triton.cdiv(arrays.numel(x), tiles * block),)
+    return x, arrays.empty(x), (triton.cdiv(n, tiles * block),)
 
 
 def reference(x):

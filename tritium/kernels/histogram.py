@@ -27,14 +27,12 @@ def digit_histogram(keys, shift: int = 0, bits: int = 8, block: int = 1024, prog
     >>> digit_histogram(np.int32([0, 1, 1, 5]), bits=2)
     array([1, 3, 0, 0], dtype=int32)
     """
-    checks.arguments("digit_histogram", checks.INTEGERS, keys=(keys, "*"))
-    checks.countable("digit_histogram", keys=keys)
+    n = checks.flat("digit_histogram", checks.INTEGERS, keys=keys)
     checks.positive("digit_histogram", bits=bits, programs=programs)
     if shift < 0 or bits > 16:
         raise ValueError(f"digit_histogram: shift is {shift} and bits is {bits}; shift must be at least 0, bits at "
                          "most 16.")
     keys = arrays.contiguous(keys)
-    n = arrays.numel(keys)
     counts = arrays.zeros(keys, (1 << bits,), "int32")
     digit_histogram_kernel[(min(programs, triton.cdiv(n, block)),)](keys, counts, n, shift, BITS=bits, BLOCK=block)
     return counts

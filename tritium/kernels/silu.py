@@ -23,11 +23,9 @@ def silu(x, block: int = 1024):
     >>> silu(np.float32([0, 100]))
     array([  0., 100.], dtype=float32)
     """
-    checks.arguments("silu", x=(x, "*"))
-    checks.countable("silu", x=x)
+    n = checks.flat("silu", x=x)
     x = arrays.contiguous(x)
     out = arrays.empty(x)
-    n = arrays.numel(x)
     silu_kernel[(triton.cdiv(n, block),)](x, out, n, BLOCK=block)
     return out
 

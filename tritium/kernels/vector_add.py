@@ -23,11 +23,9 @@ def vector_add(x, y, block: int = 1024):
     >>> vector_add(np.float32([1, 2]), np.float32([3, 4]))
     array([4., 6.], dtype=float32)
     """
-    checks.arguments("vector_add", checks.NUMBERS, x=(x, "*"), y=(y, "*"))
-    checks.countable("vector_add", x=x)
-    x, y = arrays.contiguous(x), arrays.contiguous(y)
+    n = checks.flat("vector_add", checks.NUMBERS, x=x, y=y)
+    x, y = arrays.all_contiguous(x, y)
     z = arrays.empty(x)
-    n = arrays.numel(x)
     add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, z, n, BLOCK=block)
     return z
 
