@@ -64,17 +64,78 @@ def test_layer_norm(arrays, rng, shape):
     np.testing.assert_allclose(arrays.back(rstd), (wide.var(1) + 1e-5) ** -0.5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shape, groups", [((3, 7), 4), ((64, 128), 4), ((300, 100), 32), ((50, 1000), 1)])
-def test_layer_norm_backward(arrays, rng, shape, groups):
-    """Locks: many rows add to few partial sums."""
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_persistent_softmax_in_both_ways(arrays, rng, shape, shares):
+    x = rng.standard_normal(shape, dtype=np.float32)
+    got = arrays.back(softmax.persistent(arrays.of(x), shares=shares))
+    np.testing.assert_allclose(got, softmax.reference(x.astype(np.float64)), rtol=2e-6, atol=1e-9)
+
+
+def test_persistent_softmax_on_any_number_of_threads(threads, rng):
+    """More programs than rows, and rows that the programs do not divide."""
+    x = rng.standard_normal((13, 50), dtype=np.float32)
+    for n in (1, 2, 5, 40):
+        threads(n)
+        np.testing.assert_allclose(softmax.persistent(x), softmax.reference(x.astype(np.float64)), rtol=2e-6)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("shape, groups", [((3, 7), 4), ((64, 128), 4), ((300, 100), 32), ((50, 1000), 1),
+                                           ((1, 5), None), ((33, 40), None), ((5, 3), 9)])
+def test_layer_norm_backward(arrays, rng, shape, groups, shares):
+    """Locks: many rows add to few partial sums. Shares: each program has one of its own."""
     x, dout = rng.standard_normal((2, *shape), dtype=np.float32)
     weight, bias = rng.standard_normal((2, shape[1]), dtype=np.float32)
     xs, douts, weights = map(arrays.of, (x, dout, weight))
     _, mean, rstd = layer_norm.layer_norm(xs, weights, arrays.of(bias))
-    got = layer_norm.layer_norm_backward(douts, xs, weights, mean, rstd, groups=groups)
+    got = layer_norm.layer_norm_backward(douts, xs, weights, mean, rstd, groups=groups, shares=shares)
     expected = layer_norm.reference_backward(*(a.astype(np.float64) for a in (dout, x, weight)))
     for g, e in zip(got, expected):
         np.testing.assert_allclose(arrays.back(g), e, rtol=1e-4, atol=2e-4)
+
+
+def gradients_of(rng, rows, cols):
+    x, dout = rng.standard_normal((2, rows, cols), dtype=np.float32)
+    weight = rng.standard_normal(cols, dtype=np.float32)
+    _, mean, rstd = layer_norm.layer_norm(x, weight, weight)
+    expected = layer_norm.reference_backward(*(a.astype(np.float64) for a in (dout, x, weight)))
+    return (dout, x, weight, mean, rstd), expected
+
+
+def test_layer_norm_backward_is_the_same_for_any_number_of_threads(threads, rng):
+    arguments, _ = gradients_of(rng, 200, 60)
+    found = set()
+    for n in (1, 2, 3, 40):
+        threads(n)
+        found.add(b"".join(a.tobytes() for a in layer_norm.layer_norm_backward(*arguments)))
+    assert len(found) == 1
+
+
+def test_shares_of_layer_norm_grow_with_the_rows(monkeypatch, rng):
+    """Their number does not."""
+    monkeypatch.setattr(layer_norm, "SHARE", 2)
+    monkeypatch.setattr(layer_norm, "SHARES", 4)
+    for rows in (1, 8, 9, 31, 32, 33):
+        arguments, expected = gradients_of(rng, rows, 20)
+        for g, e in zip(layer_norm.layer_norm_backward(*arguments), expected):
+            np.testing.assert_allclose(g, e, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_layer_norm_backward_of_no_rows(shares):
+    none, one = np.zeros((0, 5), np.float32), np.ones(5, np.float32)
+    dx, dw, db = layer_norm.layer_norm_backward(none, none, one, none[:, 0], none[:, 0], shares=shares)
+    assert dx.shape == (0, 5) and dw.tolist() == db.tolist() == [0.0] * 5
+
+
+def test_layer_norm_backward_takes_any_strides(rng):
+    (dout, x, weight, mean, rstd), expected = gradients_of(rng, 40, 30)
+    spread = np.zeros((40, 2), np.float32)
+    spread[:, 0] = mean
+    got = layer_norm.layer_norm_backward(np.asfortranarray(dout), np.asfortranarray(x), weight, spread[:, 0], rstd)
+    for g, e in zip(got, expected):
+        np.testing.assert_allclose(g, e, rtol=1e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (9, 50), (33, 3000)])

@@ -1,7 +1,8 @@
 """Layer normalisation of rows, forward and backward.
 
-The backward pass has a reduction across programs: the gradients of weight and bias sum over all rows. Rows are dealt
-to GROUPS partial sums, each guarded by a lock; a second kernel adds the partial sums up.
+The backward pass has a reduction across programs: the gradients of weight and bias sum over all rows. On a GPU, where
+a row has a program, rows are dealt to GROUPS partial sums, each guarded by a lock. On a CPU a program has a share of
+the rows and a partial sum of its own, and nobody waits. A second kernel adds the partial sums up.
 """
 
 import numpy as np
@@ -10,6 +11,9 @@ import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
 from tritium.kernels.registry import Kernel, nbytes, normal
+
+SHARE = 32  # rows that are worth a partial sum of a CPU
+SHARES = 256  # about as many at most
 
 
 @triton.jit
@@ -32,16 +36,12 @@ def forward_kernel(x_ptr, weight_ptr, bias_ptr, out_ptr, mean_ptr, rstd_ptr, str
 
 
 @triton.jit
-def backward_kernel(dx_ptr, dout_ptr, partial_dw_ptr, partial_db_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, lock_ptr,
-                    stride, n_cols, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
-    """The gradient of one row, and its share of dw and db added to a partial sum under a lock."""
-    row = tl.program_id(0)
-    columns = tl.arange(0, BLOCK)
+def _gradient_of_row(dx_ptr, dout_ptr, x_ptr, weight, mean_ptr, rstd_ptr, row, stride, columns, n_cols):
+    """Store the gradient of one row, and return its share of dw and db."""
     mask = columns < n_cols
     offset = row.to(tl.int64) * stride
     x = tl.load(x_ptr + offset + columns, mask=mask, other=0.0).to(tl.float32)
     dout = tl.load(dout_ptr + offset + columns, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     mean = tl.load(mean_ptr + row)
     rstd = tl.load(rstd_ptr + row)
     xhat = tl.where(mask, (x - mean) * rstd, 0.0)
@@ -49,30 +49,53 @@ def backward_kernel(dx_ptr, dout_ptr, partial_dw_ptr, partial_db_ptr, x_ptr, wei
     along_xhat = tl.sum(xhat * wdout, axis=0) / n_cols
     along_one = tl.sum(wdout, axis=0) / n_cols
     tl.store(dx_ptr + offset + columns, (wdout - xhat * along_xhat - along_one) * rstd, mask=mask)
-
-    group = row % GROUPS
-    lock = lock_ptr + group
-    used = lock_ptr + GROUPS + group
-    dw_ptrs = partial_dw_ptr + group * n_cols + columns
-    db_ptrs = partial_db_ptr + group * n_cols + columns
-    dw = dout * xhat
-    db = dout
-    while tl.atomic_cas(lock, 0, 1) == 1:
-        pass
-    if tl.load(used) == 0:
-        tl.store(used, 1)  # the first of its group finds nothing to add to
-    else:
-        dw += tl.load(dw_ptrs, mask=mask)
-        db += tl.load(db_ptrs, mask=mask)
-    tl.store(dw_ptrs, dw, mask=mask)
-    tl.store(db_ptrs, db, mask=mask)
-    tl.debug_barrier()  # every store is done before the lock is given back
-    tl.atomic_xchg(lock, 0)
+    return dout * xhat, dout
 
 
 @triton.jit
-def partials_kernel(partial_dw_ptr, partial_db_ptr, dw_ptr, db_ptr, groups, n_cols, ROWS: tl.constexpr,
-                    BLOCK: tl.constexpr):
+def backward_kernel(dx_ptr, dout_ptr, partial_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, lock_ptr, stride, n_rows,
+                    n_cols, share, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+    """The gradient of a row, and its part of dw and db added to a partial sum under a lock.
+
+    Without a lock: the gradients of a share of the rows, and a partial sum that no other program writes.
+    """
+    program = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n_cols
+    weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    if lock_ptr is None:
+        dw = tl.zeros((BLOCK,), tl.float32)
+        db = tl.zeros((BLOCK,), tl.float32)
+        for row in range(program * share, tl.minimum(program * share + share, n_rows)):
+            dw_of_row, db_of_row = _gradient_of_row(dx_ptr, dout_ptr, x_ptr, weight, mean_ptr, rstd_ptr, row, stride,
+                                                    columns, n_cols)
+            dw += dw_of_row
+            db += db_of_row
+        dw_ptrs = partial_ptr + program * 2 * n_cols + columns
+        tl.store(dw_ptrs, dw, mask=mask)
+        tl.store(dw_ptrs + n_cols, db, mask=mask)
+    else:
+        dw, db = _gradient_of_row(dx_ptr, dout_ptr, x_ptr, weight, mean_ptr, rstd_ptr, program, stride, columns, n_cols)
+        group = program % GROUPS
+        lock = lock_ptr + group
+        used = lock_ptr + GROUPS + group
+        dw_ptrs = partial_ptr + group * 2 * n_cols + columns
+        db_ptrs = dw_ptrs + n_cols
+        while tl.atomic_cas(lock, 0, 1) == 1:
+            pass
+        if tl.load(used) == 0:
+            tl.store(used, 1)  # the first of its group finds nothing to add to
+        else:
+            dw += tl.load(dw_ptrs, mask=mask)
+            db += tl.load(db_ptrs, mask=mask)
+        tl.store(dw_ptrs, dw, mask=mask)
+        tl.store(db_ptrs, db, mask=mask)
+        tl.debug_barrier()  # every store is done before the lock is given back
+        tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def partials_kernel(partial_ptr, dw_ptr, db_ptr, groups, n_cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Sum the partial gradients over the groups, BLOCK columns per program."""
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     dw = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -80,9 +103,9 @@ def partials_kernel(partial_dw_ptr, partial_db_ptr, dw_ptr, db_ptr, groups, n_co
     for start in range(0, groups, ROWS):
         rows = start + tl.arange(0, ROWS)
         mask = (rows[:, None] < groups) & (columns[None, :] < n_cols)
-        offsets = rows[:, None] * n_cols + columns[None, :]
-        dw += tl.load(partial_dw_ptr + offsets, mask=mask, other=0.0)
-        db += tl.load(partial_db_ptr + offsets, mask=mask, other=0.0)
+        offsets = rows[:, None] * 2 * n_cols + columns[None, :]
+        dw += tl.load(partial_ptr + offsets, mask=mask, other=0.0)
+        db += tl.load(partial_ptr + n_cols + offsets, mask=mask, other=0.0)
     tl.store(dw_ptr + columns, tl.sum(dw, axis=0), mask=columns < n_cols)
     tl.store(db_ptr + columns, tl.sum(db, axis=0), mask=columns < n_cols)
 
@@ -99,19 +122,23 @@ def layer_norm(x, weight, bias, eps: float = 1e-5):
     rows, cols = checks.arguments("layer_norm", checks.FLOATS, ("weight", "bias"), x=(x, "M N"), weight=(weight, "N"),
                                   bias=(bias, "N")).values()
     checks.fits_a_tile("layer_norm", "x", x, cols)
-    x, weight, bias = map(arrays.contiguous, (x, weight, bias))
+    x, weight, bias = arrays.all_contiguous(x, weight, bias)
     out = arrays.empty(x)
-    mean, rstd = arrays.zeros(x, (rows,), "float32"), arrays.zeros(x, (rows,), "float32")
+    make = arrays.empty if cols else arrays.zeros
+    mean, rstd = make(x, (rows,), "float32"), make(x, (rows,), "float32")
     if cols == 0:
         return out, mean, rstd
     block = triton.next_power_of_2(cols)
-    forward_kernel[(rows,)](x, weight, bias, out, mean, rstd, arrays.strides(x)[0], cols, eps, BLOCK=block,
+    forward_kernel[(rows,)](x, weight, bias, out, mean, rstd, cols, cols, eps, BLOCK=block,
                             num_warps=min(8, max(1, block // 256)))
     return out, mean, rstd
 
 
-def layer_norm_backward(dout, x, weight, mean, rstd, groups: int = 32):
+def layer_norm_backward(dout, x, weight, mean, rstd, groups: int | None = None, shares: bool | None = None):
     """The gradients (dx, dweight, dbias) for the gradient `dout` of the result; `mean` and `rstd` are layer_norm's.
+
+    There are `groups` partial sums. With `shares`, the default on a CPU, each belongs to a program and its share of the
+    rows, and the result is always the same. Without, each row has a program, and is added to one of the sums.
 
     >>> x, one = np.float32([[1, 3]]), np.ones(2, np.float32)
     >>> _, mean, rstd = layer_norm(x, one, one, eps=0.0)
@@ -119,22 +146,33 @@ def layer_norm_backward(dout, x, weight, mean, rstd, groups: int = 32):
     (array([[0., 0.]], dtype=float32), array([-1.,  1.], dtype=float32), array([1., 1.], dtype=float32))
     """
     name = "layer_norm_backward"
-    rows, cols = checks.arguments(name, checks.FLOATS, ("weight", "mean", "rstd"), dout=(dout, "M N"), x=(x, "M N"),
-                                  weight=(weight, "N"), mean=(mean, "M"), rstd=(rstd, "M")).values()
-    checks.arguments(name, ("float32",), mean=(mean, "M"), rstd=(rstd, "M"))
-    checks.positive(name, groups=groups)
+    rows, cols = checks.arguments(name, checks.FLOATS, ("weight",), dout=(dout, "M N"), x=(x, "M N"),
+                                  weight=(weight, "N"), mean=(mean, "M: float32"), rstd=(rstd, "M: float32")).values()
+    if groups is not None:
+        checks.positive(name, groups=groups)
     checks.fits_a_tile(name, "x", x, cols)
-    dout, x, weight, mean, rstd = map(arrays.contiguous, (dout, x, weight, mean, rstd))
-    if cols == 0:
-        return arrays.empty(x), arrays.empty(weight), arrays.empty(weight)
+    dout, x, weight, mean, rstd = arrays.all_contiguous(dout, x, weight, mean, rstd)
     dx, dw, db = arrays.empty(x), arrays.empty(weight), arrays.empty(weight)
-    partial_dw, partial_db = (arrays.zeros(x, (groups, cols), "float32") for _ in range(2))
-    locks = arrays.zeros(x, (2 * groups,), "int32")
+    if cols == 0:
+        return dx, dw, db
+    if shares is None:
+        shares = not arrays.on_gpu(x)
+    if shares:
+        if groups is None:
+            share = SHARE if rows <= SHARE * SHARES else rows // SHARES
+        else:
+            share = (rows + groups - 1) // groups or 1
+        programs = sums = (rows + share - 1) // share
+        locks, groups = None, 1
+    else:
+        groups = 32 if groups is None else groups
+        share, programs, sums = 1, rows, min(groups, rows)
+        locks = arrays.zeros(x, (2 * groups,), "int32")
+    partial = arrays.scratch(x, sums, 2, cols)
     block = triton.next_power_of_2(cols)
-    backward_kernel[(rows,)](dx, dout, partial_dw, partial_db, x, weight, mean, rstd, locks, arrays.strides(x)[0],
-                             cols, GROUPS=groups, BLOCK=block, num_warps=min(8, max(1, block // 256)))
-    partials_kernel[(triton.cdiv(cols, 128),)](partial_dw, partial_db, dw, db, min(groups, rows), cols,
-                                               ROWS=32, BLOCK=128)
+    backward_kernel[(programs,)](dx, dout, partial, x, weight, mean, rstd, locks, cols, rows, cols, share,
+                                 GROUPS=groups, BLOCK=block, num_warps=min(8, max(1, block // 256)))
+    partials_kernel[((cols + 127) // 128,)](partial, dw, db, sums, cols, ROWS=32, BLOCK=128)
     return dx, dw, db
 
 

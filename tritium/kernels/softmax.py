@@ -2,8 +2,9 @@
 
 `naive` is made of array operations: it moves 8MN + 4M elements of an M x N matrix through memory. `softmax` gives a
 program a row: each element is read once and written once. `persistent` starts only as many programs as the device can
-hold at a time, and lets each go from row to row. `online` takes a row in parts, so that rows may have any length: it
-reads them twice, and needs no third reading for the maximum because it corrects the sum whenever the maximum grows.
+hold at a time, and lets each go from row to row; on a CPU to the next one, as a core reads ahead. `online` takes a row
+in parts, so that rows may have any length: it reads them twice, and needs no third reading for the maximum because it
+corrects the sum whenever the maximum grows.
 """
 
 import numpy as np
@@ -12,6 +13,8 @@ import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
 from tritium.kernels.registry import Kernel, nbytes, normal
+
+ON_A_CPU = 4  # programs for each thread, which runs one at a time: those that are held up leave some to the others
 
 
 def naive(x):
@@ -57,18 +60,26 @@ def softmax(x):
     if cols == 0:
         return out
     block = triton.next_power_of_2(cols)
-    softmax_kernel[(rows,)](out, x, arrays.strides(x)[0], arrays.strides(out)[0], cols, BLOCK=block,
+    softmax_kernel[(rows,)](out, x, arrays.strides(x)[0], cols, cols, BLOCK=block,
                             num_warps=min(16, max(4, block // 512)))
     return out
 
 
 @triton.jit
 def persistent_kernel(out_ptr, x_ptr, x_stride, out_stride, n_rows, n_cols, BLOCK: tl.constexpr,
-                      num_stages: tl.constexpr):
-    """As many programs as fit; the loop's stages overlap the load of the next row with the work on this one."""
+                      num_stages: tl.constexpr, SHARES: tl.constexpr = False):
+    """As many programs as fit; the loop's stages overlap the load of the next row with the work on this one.
+
+    Programs stride through the rows together, or each has a share of rows that follow each other.
+    """
     columns = tl.arange(0, BLOCK)
     mask = columns < n_cols
-    for row in tl.range(tl.program_id(0), n_rows, tl.num_programs(0), num_stages=num_stages):
+    first, last, step = tl.program_id(0), n_rows, tl.num_programs(0)
+    if SHARES:
+        share = tl.cdiv(n_rows, step)
+        first, step = first * share, 1
+        last = tl.minimum(first + share, n_rows)
+    for row in tl.range(first, last, step, num_stages=num_stages):
         row = row.to(tl.int64)
         x = tl.load(x_ptr + row * x_stride + columns, mask=mask, other=-float("inf")).to(tl.float32)
         e = tl.exp(x - tl.max(x, axis=0))
@@ -76,10 +87,7 @@ def persistent_kernel(out_ptr, x_ptr, x_stride, out_stride, n_rows, n_cols, BLOC
 
 
 def resident_programs(kernel, processors: int) -> int:
-    """How many programs of a compiled kernel a device holds at a time: registers and shared memory decide.
-
-    A processor of a CPU runs one at a time; with four for each, those that are held up leave some to the others.
-    """
+    """How many programs of a compiled kernel a device holds at a time: registers and shared memory decide."""
     if kernel is None:  # interpreted: nothing was compiled
         return processors
     kernel._init_handles()
@@ -91,11 +99,14 @@ def resident_programs(kernel, processors: int) -> int:
         threads = device["warpSize"] * kernel.metadata.num_warps
         return processors * max(1, device["max_num_regs"] // max(kernel.n_regs * threads, 1))
     known = kernel.metadata.target.backend in MACHINES
-    return processors * (max(1, occupancy(kernel).programs) if known else 4)
+    return processors * (max(1, occupancy(kernel).programs) if known else ON_A_CPU)
 
 
-def persistent(x):
+def persistent(x, shares: bool | None = None):
     """Softmax of the rows by a grid sized from the compiled kernel's own figures.
+
+    With `shares`, the default on a CPU, there are a few programs for each thread, and each has rows that follow each
+    other.
 
     >>> persistent(np.zeros((2, 3), np.float32)).sum(1)
     array([1., 1.], dtype=float32)
@@ -105,11 +116,14 @@ def persistent(x):
     out, x = arrays.empty(x), arrays.with_rows(x)
     if rows * cols == 0:
         return out
-    options = {"BLOCK": triton.next_power_of_2(cols), "num_stages": 2, "num_warps": 8}
-    args = (out, x, arrays.strides(x)[0], arrays.strides(out)[0], rows, cols)
-    kernel = persistent_kernel.warmup(*args, **options, grid=(1,))
-    programs = min(resident_programs(kernel, arrays.multiprocessors(x)), rows)
-    persistent_kernel[(programs,)](*args, **options)
+    shares = not arrays.on_gpu(x) if shares is None else shares
+    args = (out, x, arrays.strides(x)[0], cols, rows, cols)
+    options = {"BLOCK": triton.next_power_of_2(cols), "num_stages": 2, "num_warps": 8, "SHARES": shares}
+    programs = ON_A_CPU * arrays.multiprocessors(x)
+    if not shares:
+        kernel = persistent_kernel.warmup(*args, **options, grid=(1,))
+        programs = resident_programs(kernel, arrays.multiprocessors(x))
+    persistent_kernel[(min(programs, rows),)](*args, **options)
     return out
 
 
@@ -146,7 +160,7 @@ def online(x, block: int = 4096):
     rows, cols = checks.arguments("online", x=(x, "M N")).values()
     out, x = arrays.empty(x), arrays.with_rows(x)
     block = min(block, triton.next_power_of_2(max(cols, 1)))
-    online_kernel[(rows,)](out, x, arrays.strides(x)[0], arrays.strides(out)[0], cols, BLOCK=block,
+    online_kernel[(rows,)](out, x, arrays.strides(x)[0], cols, cols, BLOCK=block,
                            num_warps=min(16, max(4, block // 512)))
     return out
 

@@ -121,11 +121,11 @@ def compact():
     return (values[order], indices[order]), compaction.reference(x)
 
 
-def layer_norm_and_gradients():
+def layer_norm_and_gradients(shares):
     x, dout = floats(9, 70), floats(9, 70)
     weight, bias = floats(70), floats(70)
     out, mean, rstd = layer_norm.layer_norm(x, weight, bias)
-    gradients = layer_norm.layer_norm_backward(dout, x, weight, mean, rstd, groups=4)
+    gradients = layer_norm.layer_norm_backward(dout, x, weight, mean, rstd, groups=4, shares=shares)
     wide = [a.astype(np.float64) for a in (x, dout, weight, bias)]
     return (out, *gradients), (layer_norm.reference(wide[0], *wide[2:]), *layer_norm.reference_backward(
         wide[1], wide[0], wide[2]))  # fmt: skip
@@ -158,7 +158,8 @@ CASES = {
     "fused_mlp": same(fused_mlp, fused_mlp.fused_mlp, floats(20, 40), floats(40), floats(30, 40), floats(30)),
     "grouped_matmul": products_of_groups,
     "histogram": same(histogram, histogram.digit_histogram, rng.integers(0, 1 << 20, 900, dtype=np.int32)),
-    "layer_norm": layer_norm_and_gradients,
+    "layer_norm": lambda: layer_norm_and_gradients(False),
+    "layer_norm, shares": lambda: layer_norm_and_gradients(True),
     "mandelbrot": lambda: (mandelbrot.mandelbrot(24, 16, limit=20), mandelbrot.reference(24, 16, limit=20)),
     "matmul": same(matmul, lambda a, b, **_: matmul.matmul(a, b, precision="ieee", blocks=(32, 32, 32)), _a, _b),
     "matmul, fp16": same(matmul, lambda a, b: matmul.matmul(a, b, blocks=(32, 32, 32), out_dtype="float32"), *_half),
@@ -171,9 +172,11 @@ CASES = {
     "scaled_matmul": of_record(scaled_matmul, 128, "float8_e4m3fn"),
     "silu": same(silu, silu.silu, floats(300)),
     "softmax": same(softmax, softmax.softmax, floats(6, 100)),
-    "softmax, persistent": same(softmax, softmax.persistent, floats(6, 100)),
+    "softmax, persistent": same(softmax, lambda x: softmax.persistent(x, shares=False), floats(6, 100)),
+    "softmax, shares": same(softmax, softmax.persistent, floats(6, 100)),
     "split_k_matmul": of_record(split_k_matmul, 128, "float32"),
-    "summation": same(summation, summation.sum_of, floats(3000)),
+    "summation": same(summation, lambda x: summation.sum_of(x, shares=False), floats(3000)),
+    "summation, shares": same(summation, lambda x: summation.sum_of(x, 512, programs=3), floats(3000)),
     "topk": same(topk, topk.topk, floats(5, 100), 4),
     "transpose": same(transpose, transpose.transpose, floats(40, 70)),
     "vector_add": same(vector_add, vector_add.vector_add, floats(300), floats(300)),
