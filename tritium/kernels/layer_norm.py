@@ -172,7 +172,7 @@ def layer_norm_backward(dout, x, weight, mean, rstd, groups: int | None = None, 
     block = triton.next_power_of_2(cols)
     backward_kernel[(programs,)](dx, dout, partial, x, weight, mean, rstd, locks, cols, rows, cols, share,
                                  GROUPS=groups, BLOCK=block, num_warps=min(8, max(1, block // 256)))
-    partials_kernel[((cols + 127) // 128,)](partial, dw, db, sums, cols, ROWS=32, BLOCK=128)
+    partials_kernel[((cols + 127) // 128,)](partial, dw, db, sums, cols, ROWS=8 if shares else 32, BLOCK=128)
     return dx, dw, db
 
 
