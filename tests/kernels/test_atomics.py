@@ -44,7 +44,6 @@ def test_shares_of_a_sum_grow_with_the_array(monkeypatch, arrays, rng):
     """Their number does not."""
     monkeypatch.setattr(summation, "SHARE", 16)
     monkeypatch.setattr(summation, "SHARES", 8)
-    monkeypatch.setattr(summation, "_spare", [])
     for n in (127, 128, 129, 1000, 1024, 1025):
         x = rng.random(n, dtype=np.float32)
         got = arrays.back(summation.sum_of(arrays.of(x), block=16))

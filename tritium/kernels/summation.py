@@ -5,8 +5,6 @@ a CPU each program has a share to itself, which it walks in order, as a core rea
 they found. The shares depend on the size of the array alone: any number of threads gives the same result.
 """
 
-import numpy as np
-
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
@@ -14,8 +12,6 @@ from tritium.kernels.registry import Kernel, nbytes, normal
 
 SHARE = 1 << 15  # elements that are worth a program of a CPU
 SHARES = 256  # about as many at most: one more program sums what they found
-
-_spare: list = []  # arrays for what programs of a CPU find; one that is taken is nobody else's
 
 
 @triton.jit
@@ -51,9 +47,8 @@ def sum_of(x, block: int = 4096, programs: int | None = None, shares: bool | Non
     """
     n = checks.flat("sum_of", x=x)
     x = arrays.contiguous(x)
-    gpu = arrays.on_gpu(x)
     if shares is None:
-        shares = not gpu
+        shares = not arrays.on_gpu(x)
     if not shares:
         programs = 8 * arrays.multiprocessors(x) if programs is None else programs
         out = arrays.zeros(x, (1,), "float32")
@@ -68,18 +63,9 @@ def sum_of(x, block: int = 4096, programs: int | None = None, shares: bool | Non
         sum_kernel[(1,)](x, out, n, share, BLOCK=block)
         return out
     programs = (n + share - 1) // share
-    if gpu or programs > 2 * SHARES:
-        parts = arrays.empty(x, (programs,), "float32")
-        sum_kernel[(programs,)](x, parts, n, share, BLOCK=block)
-        sum_kernel[(1,)](parts, out, programs, programs, BLOCK=SHARES)
-        return out
-    try:
-        parts = _spare.pop()
-    except IndexError:
-        parts = np.empty(2 * SHARES, np.float32)
+    parts = arrays.scratch(x, programs)
     sum_kernel[(programs,)](x, parts, n, share, BLOCK=block)
     sum_kernel[(1,)](parts, out, programs, programs, BLOCK=SHARES)
-    _spare.append(parts)
     return out
 
 
