@@ -92,6 +92,10 @@ class Rewriter(Builder):
             elif (placed := place(new)) is not op:
                 self.map[op] = placed.results
 
+    def here(self):
+        """The ops of the innermost open block so far."""
+        return self._blocks[-1]
+
     def is_here(self, op):
         """True when `op` stands in the innermost open block."""
         return any(x is op for x in self._blocks[-1])

@@ -92,13 +92,16 @@ def _alternatives(choice: passes.first_that) -> list[Callable]:
 
 
 def _cpu(target: GPUTarget) -> list[Step]:
-    """The CPU's passes: those that depend on its instructions as one step, then the fusion of loops."""
+    """The CPU's passes: those that depend on its instructions as one step, then the order of axes and the fusion of
+    loops."""
     from tritium.backends.cpu.compile import fusion, simplify
+    from tritium.backends.cpu.fuse.turn_dots import turn_dots
     from tritium.backends.llvm.target import cpu_target
 
     about = "the passes before loops are fused: calls on tiles inlined, stores sunk, ops legal for the CPU"
     cpu = cpu_target(str(target.arch))
-    return [Step("cpu", about, lambda module, watch: simplify(module, cpu, watch)), _of_pass(fusion())]
+    step = Step("cpu", about, lambda module, watch: simplify(module, cpu, watch))
+    return [step, *map(_of_pass, (turn_dots, fusion()))]
 
 
 def _gpu(run: Callable[[Module], Module]) -> Step:

@@ -1,4 +1,8 @@
-"""Tiles whose addresses count from one end of a line to the other: read and written a run at a time on AArch64."""
+"""Tiles whose addresses count from one end of a line to the other: read and written a run at a time."""
+
+import ctypes
+import itertools
+import mmap
 
 import numpy as np
 import pytest
@@ -6,6 +10,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
+from tritium.interp.eager import launch as interpret
+from tritium.kernels.conv2d import conv_kernel
 
 
 @triton.jit
@@ -75,11 +81,91 @@ def _one(BLOCK: tl.constexpr):
     return tl.where(k[:, None] == k[None, :], 1.0, 0.0)
 
 
-def test_only_processors_without_gathers_look_for_runs():
-    def text(level):
-        names = ("x_ptr", "y_ptr", "out_ptr", "begin", "W", "H", "STRIDE", "PLANE", "N", "K")
-        types = {name: "*fp32" if name.endswith("_ptr") else "i32" for name in names}
-        source = triton.compiler.ASTSource(lines, types, {"M": 32, "BLOCK": 16})
-        return triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"]
+@pytest.mark.parametrize("level", ["aarch64", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_nothing_is_gathered(level):
+    names = ("x_ptr", "y_ptr", "out_ptr", "begin", "W", "H", "STRIDE", "PLANE", "N", "K")
+    types = {name: "*fp32" if name.endswith("_ptr") else "i32" for name in names}
+    source = triton.compiler.ASTSource(lines, types, {"M": 32, "BLOCK": 16})
+    text = triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"]
+    assert not any(word in text for word in ("masked.", "tt.gather", "tt.scatter", "extractelement"))
 
-    assert "masked.gather" not in text("aarch64") and "masked.gather" in text("x86-64-v3")
+
+# images, channels, height, width, filters, size of a filter, step, padding
+IMAGES = [(1, 3, 5, 5, 4, 3, 1, 1), (2, 2, 7, 9, 5, 3, 1, 2), (1, 2, 4, 40, 3, 1, 1, 0), (2, 1, 3, 70, 17, 3, 1, 1),
+          (1, 2, 9, 11, 4, 3, 2, 1), (1, 1, 1, 1, 1, 1, 1, 0), (2, 3, 6, 17, 16, 3, 1, 0), (1, 4, 2, 2, 3, 3, 1, 1),
+          (3, 1, 16, 16, 2, 5, 1, 2), (1, 2, 12, 13, 4, 3, 3, 0)]
+
+
+@pytest.mark.parametrize("images", IMAGES, ids=str)
+@pytest.mark.parametrize("blocks", [(64, 32, 32), (16, 16, 16), (128, 4, 8)], ids=str)
+def test_convolutions_of_odd_sizes(images, blocks):
+    count, channels, height, width, filters, size, step, pad = images
+    rng = np.random.default_rng(width)
+    x = guarded(rng.integers(-4, 5, (count, channels, height, width)).astype(np.float32))
+    weight = guarded(rng.integers(-4, 5, (filters, channels, size, size)).astype(np.float32))
+    out_h, out_w = ((n + 2 * pad - size) // step + 1 for n in (height, width))
+    mine, theirs = (guarded(np.full((count, filters, out_h, out_w), -1, np.float32)) for _ in range(2))
+    grid = (-(-count * out_h * out_w // blocks[0]), -(-filters // blocks[1]))
+    scalars = (count, channels, height, width, filters, out_h, out_w, step, pad)
+    options = dict(KH=size, KW=size, BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2])
+    conv_kernel[grid](x, weight, mine, *scalars, **options)
+    interpret(conv_kernel, grid, (x, weight, theirs, *scalars), options)
+    np.testing.assert_array_equal(mine, theirs)
+
+
+def guarded(x):
+    """A copy of an array that ends where memory does: the page behind it cannot be touched."""
+    page = mmap.PAGESIZE
+    size = -(-x.nbytes // page) * page
+    memory = mmap.mmap(-1, size + page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + size), page, mmap.PROT_READ * 0) == 0
+    copy = np.frombuffer(memory, x.dtype, x.size, size - x.nbytes).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
+@triton.jit
+def scaled(x_ptr, w_ptr, scale_ptr, bias_ptr, out_ptr, W, STRIDE, N, K, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Lines in half precision times columns, plus what the output holds, scaled by position and biased by row."""
+    m, k = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, BLOCK)
+    inside = (m[:, None] < N) & (k[None, :] < K)
+    x = tl.load(x_ptr + (m // W * STRIDE + m % W)[:, None] + k[None, :] * 3, mask=inside, other=1.0)
+    x = x.to(tl.float32) * tl.load(scale_ptr + m, mask=m < N, other=0.0)[:, None] + 1.0
+    w = tl.load(w_ptr + k[:, None] + k[None, :] * BLOCK)
+    places = out_ptr + k[None, :] * (N + 5) + m[:, None]
+    total = tl.load(places, mask=m[:, None] < N, other=0.0)
+    total = tl.dot(x, w, total, input_precision="ieee") + tl.load(bias_ptr + k)[None, :]
+    tl.store(places, tl.maximum(total, 0.0), mask=m[:, None] < N)
+
+
+@pytest.mark.parametrize("width, count, taps", [*itertools.product((1, 5, 16, 37), (64, 71), (0, 5, 16))])
+def test_what_is_computed_on_the_way(width, count, taps):
+    rng, block, stride = np.random.default_rng(width), 16, width + 2
+    x = rng.integers(-4, 5, count // width * stride + width + 64).astype(np.float16)
+    w, scale, bias = (rng.integers(-4, 5, n).astype(np.float32) for n in ((block, block), count, block))
+    mine = rng.integers(-4, 5, (block, count + 5)).astype(np.float32)
+    theirs, grid, options = mine.copy(), (-(-count // 32),), dict(M=32, BLOCK=block)
+    scaled[grid](x, w, scale, bias, mine, width, stride, count, taps, **options)
+    interpret(scaled, grid, (x, w, scale, bias, theirs, width, stride, count, taps), options)
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@triton.jit
+def product(x_ptr, y_ptr, out_ptr, K, BOTH: tl.constexpr, BLOCK: tl.constexpr):
+    i, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    x = tl.load(x_ptr + i * BLOCK + j, mask=j < K, other=0.0)
+    y = tl.load(y_ptr + i * BLOCK + j, mask=i < K, other=0.0) if BOTH else tl.load(y_ptr + i * BLOCK + j)
+    tl.store(out_ptr + i * BLOCK + j, tl.dot(x, y, input_precision="ieee"))
+
+
+@pytest.mark.parametrize("depth", [-3, 0, 1, 6, 16, 20])
+@pytest.mark.parametrize("both", [False, True])
+def test_zeros_beyond_both_masks_are_not_multiplied(depth, both):
+    """Zero times what is not finite is not zero, so both operands must be."""
+    x, y = np.arange(256, dtype=np.float32).reshape(16, 16) - 100, np.arange(256, dtype=np.float32).reshape(16, 16)
+    y[max(depth, 0):] = np.inf
+    mine, theirs = (np.full((16, 16), -1, np.float32) for _ in range(2))
+    product[(1,)](x, y, mine, depth, BOTH=both, BLOCK=16)
+    interpret(product, (1,), (x, y, theirs, depth), dict(BOTH=both, BLOCK=16))
+    np.testing.assert_array_equal(mine, theirs)

@@ -42,7 +42,9 @@ def pipeline(target: GPUTarget) -> tuple:
 
 def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """The module as it is lowered. `watch` sees every pass, as in `passes.run`."""
-    return passes.run(simplify(module, cpu, watch), (fusion(),), watch)
+    from .fuse.turn_dots import turn_dots
+
+    return passes.run(simplify(module, cpu, watch), (turn_dots, fusion()), watch)
 
 
 def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:

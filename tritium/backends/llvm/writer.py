@@ -176,12 +176,15 @@ class Level:
 
 
 class Loop:
-    """An open loop; set `next` to the carried values of the next iteration before it closes."""
+    """An open loop; set `next` to the carried values of the next iteration before it closes.
 
-    __slots__ = ("carried", "index", "next", "results")
+    `step` may be set as well, to what this iteration advances by: a positive value.
+    """
 
-    def __init__(self, index: Val, carried: tuple[Val, ...]):
-        self.index, self.carried = index, carried
+    __slots__ = ("carried", "index", "next", "results", "step")
+
+    def __init__(self, index: Val, carried: tuple[Val, ...], step: Val):
+        self.index, self.carried, self.step = index, carried, step
         self.next: Sequence[Val] = carried
         self.results: tuple[Val, ...] = ()
 
@@ -547,10 +550,10 @@ class Writer:
         guard = None if nonempty else self.effect(f"icmp {until} {type} {lo}, {hi}", "i1")
         self._count = n = self._count + 1
         index = value(type, f"%i.{n}", depth)
-        loop = Loop(index, tuple(value(x.type, f"%c.{n}.{k}", depth) for k, x in enumerate(carry)))
+        loop = Loop(index, tuple(value(x.type, f"%c.{n}.{k}", depth) for k, x in enumerate(carry)), by)
         self.levels.append(Level(f"body.{n}"))
         yield loop
-        self._close_loop(n, loop, lo, hi, by, carry, guard, until)
+        self._close_loop(n, loop, lo, hi, loop.step, carry, guard, until)
 
     def _close_loop(self, n: int, loop: Loop, lo: Val, hi: Val, by: Val, carry: Sequence[Val], guard: Val | None,
                     until: str):

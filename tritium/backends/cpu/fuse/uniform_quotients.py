@@ -36,6 +36,10 @@ def counting(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Index | None:
 def chunk(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Val | None:
     """The chunk of a uniform or contiguous quotient or remainder, or of a buffered tile that is uniform because of one;
     None if it is neither."""
+    if lo.run_start is not None and x in lo.runs:
+        inside = _in_run(lo, x, idx, lo.run_start)
+        if inside is not None:
+            return inside
     first = same(lo, x, idx)
     if first is not None:
         return lo.ev(x, first)
@@ -45,6 +49,31 @@ def chunk(lo: Lowering, x: Value, idx: Sequence[Coordinate]) -> Val | None:
     offsets = next(lane.offsets for _, lane in idx if lane is not None)
     start = lo.widen(lo.ev(x, first), len(offsets))
     return lo.w.binary("add", start, lo.w.lanes_of(start.type.split(" x ")[1][:-1], offsets))
+
+
+def first_number(lo: Lowering, x: Value, first: Index) -> int | Val:
+    """The first element of a contiguous chunk, which `counting` has found, as an i64."""
+    t, start = T.element(x.type), lo.run_start
+    if start is None or x not in lo.runs:
+        return lo.index_of(lo.ev(x, first), t)
+    _, axis = lo.runs[x]
+    return lo.add(lo.index_of(lo.ev(x, _at(first, axis, start)), t), lo.sub(first[axis][0], start))
+
+
+def _in_run(lo: Lowering, x: Value, idx: Sequence[Coordinate], start: Val) -> Val | None:
+    """A single element of a quotient or remainder inside the run from `start` on, of its first; None for others."""
+    fact, axis = lo.runs[x]
+    base = idx[axis][0]
+    if base == start or any(lane is not None for _, lane in idx):
+        return None
+    first = lo.ev(x, _at(idx, axis, start))
+    if fact == "constancy":
+        return first
+    return lo.w.binary("add", first, lo.w.cast("trunc", lo.const(lo.sub(base, start)), first.type))
+
+
+def _at(idx: Sequence[Coordinate], axis: int, base: int | Val) -> Index:
+    return tuple([(base, None) if a == axis else (b, None) for a, (b, _) in enumerate(idx)])
 
 
 def _first(lo: Lowering, x: Value, idx: Sequence[Coordinate], fact: str) -> Index | None:

@@ -141,6 +141,7 @@ class Lowering(Emitter):
         self.divides: bool | None = None  # whether to compute it
         self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
         self.runs = {}  # quotients that are uniform, or contiguous, in the chunks of the open branch (runs.py)
+        self.run_start: Val | None = None  # where the run begins that all these chunks are parts of
         self.streams = False  # whether rows of the open loop are prefetched
         self.assumed = frozenset()  # masks known to be true everywhere
         self.denied = frozenset()  # masks known to be false in the open branch

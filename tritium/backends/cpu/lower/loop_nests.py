@@ -12,7 +12,7 @@ from ..fuse import ops as cpu_ops
 from ..fuse import uniform_quotients
 from ..fuse.affine import described, form_of
 from ..fuse.index import chunks, width_of
-from . import integers, memory, predication, reduce, runs, scratch_chunks, tile_copies, transpose, views
+from . import integers, lines, memory, predication, reduce, runs, scratch_chunks, tile_copies, transpose, views
 from .scratch_chunks import write
 from .table import statement
 from .tile_copies import is_zero
@@ -107,6 +107,10 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
         (x, buffer), = pairs
         transpose.fill_across(lo, x, buffer, axis)
         return
+    in_lines = lines.of_load(lo, pairs[0][0]) if len(pairs) == 1 and axis is None else None
+    if in_lines is not None:
+        in_lines.fill(*pairs[0])
+        return
     load = runs.source(lo, pairs[0][0]) if len(pairs) == 1 and axis is None else None
     if load is not None and not transpose.masks_in_place(lo, pairs[0][0]):
         load = None
@@ -168,8 +172,13 @@ def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | No
     if axes:
         transpose.store_across(lo, stores[0], shape, *axes)
         return
-    if len(roots) == 1 and stores and force is None and tile_copies.store(lo, stores[0]):
-        return
+    if len(roots) == 1 and stores and force is None:
+        if tile_copies.store(lo, stores[0]):
+            return
+        in_lines = lines.of_store(lo, stores[0])
+        if in_lines is not None:
+            in_lines.store(stores[0])
+            return
     buffer = None if force is None or force in lo.buffers else lo.allocate(force)
     fills = [] if buffer is None else [(force, buffer)]
     reductions = [reduce.Reduction(lo, op) for op in roots if op.kind is ops.reduce]

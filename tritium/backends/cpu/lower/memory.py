@@ -20,7 +20,7 @@ from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, mangle, value, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import iota, lanes_of, width_of
-from ..fuse.uniform_quotients import counting
+from ..fuse.uniform_quotients import counting, first_number
 from .predication import Mask, mask_of
 from .table import pulled, statement
 
@@ -92,8 +92,7 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
         at = loose_index(lo, loose, idx)
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
         if first is not None and (loose.value not in lo.buffers or loose.value in lo.runs):
-            start = lo.index_of(lo.ev(loose.value, first), T.element(loose.value.type))
-            terms.append(lo.mul(start, loose.scale))
+            terms.append(lo.mul(first_number(lo, loose.value, first), loose.scale))
             fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
             continue
         wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["Mask", "limits", "mask_of", "no_line", "tile_inside"]
+__all__ = ["Mask", "end_along", "limits", "mask_of", "no_line", "tile_inside"]
 
 
 class Mask:
@@ -102,6 +102,15 @@ class Mask:
             high = w.select(self.condition, high, lo.const(0))
         return w.effect(f"sub i64 {high}, {lo.const(self.base)}", "i64")
 
+    def clipped(self, lo: Lowering, start: Val, stop: Val) -> tuple[Val, Val]:
+        """The part of an interval of indices that is active; empty if none is. Lanes must not differ by `each`."""
+        w, low, high = lo.w, start, stop
+        if self.low is not None:
+            low = w.intrinsic("smin", "i64", w.intrinsic("smax", "i64", lo.const(self.low), start), stop)
+        if self.high is not None:
+            high = w.intrinsic("smax", "i64", w.intrinsic("smin", "i64", lo.const(self.high), stop), low)
+        return low, high if self.condition is None else w.select(self.condition, high, low)
+
     def lanes(self, lo: Lowering) -> Val:
         """A vector of i1."""
         w, n = lo.w, self.n
@@ -158,6 +167,8 @@ def _restrict(lo: Lowering, mask: Mask, m: Value, idx: Index) -> None:
             return
         if m.kind in _COMPARE and _bound(lo, mask, m, idx):
             return
+    if lo.run_start is not None and m in lo.buffers and _is_steady(lo, m, idx):
+        idx = tuple([(base, None) for base, _ in idx])
     x = lo.ev(m, idx)
     if x == "true":
         return
@@ -166,6 +177,17 @@ def _restrict(lo: Lowering, mask: Mask, m: Value, idx: Index) -> None:
         mask.each = x if mask.each is None else w.binary("and", mask.each, x)
     else:
         mask.condition = x if mask.condition is None else w.binary("and", mask.condition, x)
+
+
+def _is_steady(lo: Lowering, x: Value, idx: Index) -> bool:
+    """Whether an element is the same in all lanes because its quotients are, within a run."""
+    if width_of(idx) == 1:
+        return True
+    if type(x) is not Op or x in lo.runs:
+        return x in lo.runs and lo.runs[x][0] == "constancy"
+    if x.kind.view:
+        return _is_steady(lo, x.operands[0], source_index(lo, x, idx))
+    return x.kind.elementwise and all(_is_steady(lo, y, idx) for y in x.operands)
 
 
 def _bound(lo: Lowering, mask: Mask, m: Op, idx: Index) -> bool:
@@ -300,6 +322,24 @@ def limits(lo: Lowering, m: Value | None, shape: Sequence[int]) -> list | None:
     if m is not None and not _limits(lo, m, (), found):
         return None
     return [size if limit is None else limit for size, limit in zip(shape, found, strict=True)]
+
+
+def end_along(lo: Lowering, m: Value, axis: int) -> int | Val | None:
+    """An upper bound of the index along an axis where mask `m` is true, whatever the other indices are; None if it has
+    none."""
+    rank, ends, stack = len(T.shape(m.type)), [], [(m, ())]
+    while stack:
+        m, path = stack.pop()
+        while _is_view(m):
+            path, m = (*path, m), m.operands[0]
+        if type(m) is Op and m.kind is ops.and_:
+            stack += [(x, path) for x in m.operands]
+            continue
+        found: list[Any] = [None] * rank
+        if _limits(lo, m, path, found) and found[axis] is not None:
+            ends.append(found[axis])
+    least = lambda x, y: lo.w.intrinsic("smin", "i64", lo.const(x), lo.const(y))
+    return functools.reduce(least, ends) if ends else None
 
 
 def _limits(lo: Lowering, m: Value, path: tuple[Op, ...], found: list[Any]) -> bool:

@@ -1,34 +1,28 @@
-"""Runs: chunks in which quotients are uniform and remainders contiguous, found out when the kernel runs.
-
-A convolution finds the line and the column of a position by division. Positions side by side lie side by side in
-memory, but for the ends of lines. A processor without gathers loads four of them at once if a test finds that the
-quotients of the first and the last are equal.
-"""
+"""Runs of a tile's pointers (analysis/runs.py), as code: whether a chunk is one, and where one ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .... import ops
-from ....analysis.affine import is_uniform
+from ....analysis.runs import Growth, Test
 from ....ir import types as T
 from ....ir.core import Op
 from ....named_tuples import NamedTuple
-from ..fuse.affine import form_of, loose_index
-from ..fuse.index import ZERO, iota, source_index
+from ..fuse.affine import form_of
+from ..fuse.index import source_index
 
 if TYPE_CHECKING:
-    from ....analysis.affine import Form
     from ....ir.core import Value
     from ...llvm.writer import Val
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["WIDTH", "Runs", "find", "source"]
+__all__ = ["LEAST", "Runs", "find", "source"]
 
-WIDTH = 4  # lanes of a chunk, at least
+LEAST = 8  # runs that are known to be shorter are not looked for
 
 
 class Runs(NamedTuple):
@@ -40,7 +34,7 @@ class Runs(NamedTuple):
 
     axis: int
     facts: dict[Value, tuple[str, int]]
-    tests: list[tuple[Op, tuple]]
+    tests: list[Test]
 
     def unbroken(self, lo: Lowering, idx: Index, n: int) -> Val:
         """An i1: the chunk of `n` along the axis that begins at a scalar index is a run."""
@@ -55,25 +49,40 @@ class Runs(NamedTuple):
         assert total is not None, "an axis without tests is not searched for runs"
         return total
 
+    def length(self, lo: Lowering, idx: Index) -> Val:
+        """An i64, at least 1: how many elements from a scalar index on are a run."""
+        w, total = lo.w, None
+        for x, path in self.tests:
+            at, t = _behind(lo, path, idx), T.element(x.type)
+            top, by = (lo.const(lo.index_of(lo.ev(y, at), t)) for y in x.operands)
+            rest = lo.const(lo.index_of(lo.ev(x, at), t))
+            rest = rest if x.kind is ops.rem else w.binary("sub", top, w.binary("mul", rest, by))
+            size = w.intrinsic("abs", "i64", by, w.const("i1", False)) if t.signed else by
+            left = w.binary("sub", size, rest)
+            if t.signed:  # quotients are rounded towards zero
+                below = w.compare("icmp slt", top, lo.const(0))
+                left = w.select(below, w.binary("sub", lo.const(0), rest), left)
+            total = left if total is None else w.intrinsic("smin", "i64", total, left)
+        assert total is not None, "an axis without tests is not searched for runs"
+        return w.intrinsic("smax", "i64", total, lo.const(1))
+
     @contextmanager
-    def assumed(self, lo: Lowering) -> Iterator[None]:
-        """Inside, chunks along the axis are runs."""
-        outer, lo.runs = lo.runs, self.facts
+    def assumed(self, lo: Lowering, start: Val | None = None) -> Iterator[None]:
+        """Inside, chunks along the axis are runs, or parts of the one that begins at `start`."""
+        outer, lo.runs, lo.run_start = (lo.runs, lo.run_start), self.facts, start
         yield
-        lo.runs = outer
+        lo.runs, lo.run_start = outer
 
 
 def find(lo: Lowering, pointers: Value, axis: int) -> Runs | None:
     """The runs of a tile of pointers along an axis, in which they are contiguous; None if there are none."""
-    shape = T.shape(pointers.type)
-    if lo.target.simd != "neon" or shape[axis] % WIDTH:
-        return None
-    search = _Search(lo)
     form = form_of(lo, pointers)
-    along = tuple([(0, iota(WIDTH)) if a == axis else ZERO for a in range(len(shape))])
-    if form.pointer is None or not form.loose or search.slope(form, along, ()) != 1 or not search.tests:
+    if form.pointer is None or not form.loose:
         return None
-    return Runs(axis, search.facts, list(search.tests.values()))
+    growth = Growth(lambda x: form_of(lo, x), lambda x: x if type(x) is int else None, lambda x: x in lo.buffers)
+    if growth.along(form, axis) != 1 or not growth.tests or (growth.shortest() or LEAST) < LEAST:
+        return None
+    return Runs(axis, growth.facts, list(growth.tests.values()))
 
 
 def source(lo: Lowering, x: Value) -> Op | None:
@@ -85,49 +94,6 @@ def source(lo: Lowering, x: Value) -> Op | None:
             return None
         x = x.operands[0]
     return None
-
-
-class _Search:
-    """How terms of an address grow along an axis: by 0 or 1, where divisions do not step."""
-
-    def __init__(self, lo: Lowering):
-        self.lo = lo
-        self.facts: dict[Any, tuple[str, int]] = {}
-        self.tests: dict[tuple[Any, Any], tuple[Op, tuple]] = {}  # by numerator and divisor
-
-    def slope(self, form: Form, idx: Index, path: tuple) -> int | None:
-        """What a form grows by along the lanes of `idx`; None if that is not known. `path` leads to its tile."""
-        total = 0
-        for (_, lane), stride in zip(idx, form.strides, strict=True):
-            if lane is not None:
-                if type(stride) is not int:
-                    return None
-                total += stride
-        for loose in form.loose:
-            by = self.quotient(loose.value, loose_index(self.lo, loose, idx), path + loose.path)
-            if by is None or by and type(loose.scale) is not int:
-                return None
-            total += by * loose.scale if by else 0
-        return total
-
-    def quotient(self, x: Value, idx: Index, path: tuple) -> int | None:
-        """What a loose term grows by: a quotient by 0, a remainder by 1, for numerators side by side."""
-        axes = [a for a, (_, lane) in enumerate(idx) if lane is not None]
-        if not axes:
-            return 0
-        if len(axes) > 1 or type(x) is not Op or x.kind not in (ops.div, ops.rem) or not T.element(x.type).is_int:
-            return None
-        top, by = x.operands
-        if not is_uniform(form_of(self.lo, by)):
-            return None
-        grows = self.slope(form_of(self.lo, top), idx, path)
-        if grows not in (0, 1):
-            return None
-        counts = grows == 1 and x.kind is ops.rem
-        self.facts[x] = "contiguity" if counts else "constancy", axes[0]
-        if grows and (x in self.lo.buffers or (top, by) not in self.tests):  # the cheapest to look at
-            self.tests[top, by] = x, path
-        return int(counts)
 
 
 def _behind(lo: Lowering, path: tuple, idx: Index) -> Index:

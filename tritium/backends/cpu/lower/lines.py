@@ -1,0 +1,159 @@
+"""Lines: tiles whose last axis is contiguous in memory but for the ends of lines (runs.py), a line at a time.
+
+    positions of a tile     |......line 3|line 4......|line 5 ...|        pieces, each within one line
+    of them inside a mask   |......line 3|.ine 4......|.ine 5 ...|        the rest is blank
+
+A line's end is the same for all rows of a tile, so the loop over pieces is the outer one. Chunks of 16 lanes cover a
+piece, the last of them as far back as it must begin; a piece that is shorter is covered by chunks of four, or one by
+one. No chunk crosses an end or a mask's, so none is gathered, and none has a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Op
+from ..fuse.index import iota
+from . import memory, predication, runs, scratch_chunks
+
+if TYPE_CHECKING:
+    from ....ir.core import Value
+    from ...llvm.writer import Val
+    from ..fuse.index import Index
+    from .function import Lowering
+    from .runs import Runs
+    from .scratch import Buffer
+
+__all__ = ["Lines", "of_load", "of_store"]
+
+_BYTES = 64  # of a chunk
+
+
+class Lines:
+    """The pieces of a tile, and what is done with the chunks of each."""
+
+    def __init__(self, lo: Lowering, pointers: Value, found: Runs, mask: Value | None, element_bytes: int):
+        self.lo, self.pointers, self.found, self.mask = lo, pointers, found, mask
+        self.shape = T.shape(pointers.type)
+        wide = _BYTES // max(element_bytes, 4)
+        self.widths = [n for n in (wide, wide // 4, 1) if n <= self.shape[-1]]
+
+    def fill(self, x: Value, buffer: Buffer) -> None:
+        """Compute a tile that is loaded in lines and write it to its buffer."""
+        lo, again = self.lo, not _buffers_behind(self.lo, x)
+
+        def put(idx: Index) -> None:
+            scratch_chunks.write(lo, buffer, idx, lo.ev(x, idx))
+        self._each_piece(put, again, blank=True)
+
+    def store(self, op: Op) -> None:
+        """Store a tile in lines."""
+        self._each_piece(lambda idx: memory.prepare_store(self.lo, op, idx)(), again=True, blank=False)
+
+    def _each_piece(self, put: Callable[[Index], None], again: bool, blank: bool) -> None:
+        """`put` the chunks of all pieces inside the mask, and before them, if `blank`, those of pieces that are not
+        wholly inside, as if the mask were false. With `again`, an element may be put twice."""
+        lo = self.lo
+        with self._pieces() as (rows, start, stop):
+            def index(base: int | Val, n: int) -> Index:
+                return (*[(i, None) for i in rows], (base, iota(n)))
+
+            def put_at(base: Val, n: int) -> None:
+                put(index(base, n))
+            memory.addresses_of(lo, self.pointers, index(start, self.widths[0]))  # what a row shares is computed here
+            low, high, masks = start, stop, () if self.mask is None else (self.mask,)
+            mask = predication.mask_of(lo, self.mask, index(start, self.widths[0]))
+            if mask is not None and mask.each is not None:
+                masks = ()
+            elif mask is not None:
+                low, high = mask.clipped(lo, start, stop)
+                if blank:
+                    outside = lo.w.compare("icmp slt", lo.sub(high, low), lo.sub(stop, start))
+                    with lo.when(outside), lo.denying(masks):
+                        _cover(lo, self.widths, start, stop, put_at, again)
+            with lo.assuming(masks):
+                _cover(lo, self.widths, low, high, put_at, again)
+
+    @contextmanager
+    def _pieces(self) -> Iterator[tuple[list, Val, Val]]:
+        """Loops over rows and pieces: gives the indices of the row, and where the piece begins and ends."""
+        lo, found, (*outer, size) = self.lo, self.found, self.shape
+        shared = all(T.numel(x.type) == size for x, _ in found.tests)  # by all rows
+        with nullcontext([0] * len(outer)) if shared else lo.loops(outer) as some, lo.loop(0, size) as pieces:
+            start = pieces.index
+            length = found.length(lo, (*[(i, None) for i in some], (start, None)))
+            stop = lo.w.intrinsic("smin", "i64", lo.add(start, length), lo.const(size))
+            pieces.step = lo.sub(stop, start)
+            with found.assumed(lo, start), lo.loops(outer) if shared else nullcontext(some) as rows:
+                yield rows, start, stop
+
+
+def _cover(lo: Lowering, widths: Sequence[int], low: Val, high: Val, put: Callable[[Val, int], None],
+           again: bool) -> None:
+    """`put(base, n)` chunks that cover an interval, the widest first."""
+    w, (n, *narrower) = lo.w, widths
+    if n == 1:
+        with lo.loop(low, high) as loop, lo.inside():
+            put(loop.index, 1)
+        return
+
+    def chunks() -> None:
+        last = lo.sub(high, n)
+        with lo.loop(low, high, n, nonempty=True) as loop, lo.inside():
+            put(w.intrinsic("smin", "i64", loop.index, last), n)
+    if again:
+        enough = w.compare("icmp sge", lo.sub(high, low), lo.const(n))
+        lo.either(enough, chunks, lambda: _cover(lo, narrower, low, high, put, again))
+        return
+    stop = lo.add(low, w.binary("and", lo.sub(high, low), lo.const(-n)))
+    with lo.loop(low, stop, n) as loop, lo.inside():
+        put(loop.index, n)
+    _cover(lo, narrower, stop, high, put, again)
+
+
+def of_load(lo: Lowering, x: Value) -> Lines | None:
+    """The lines of a tile that is computed, element by element, from a load in runs along the last axis, or None."""
+    load, shape = runs.source(lo, x), T.shape(x.type)
+    if load is None or load.attrs["volatile"] or not shape:
+        return None
+    found = runs.find(lo, load.operands[0], len(shape) - 1)
+    if found is None:
+        return None
+    lo.ahead.discard(load)
+    return Lines(lo, load.operands[0], found, load.mask, max(T.element(load.type).bytes, T.element(x.type).bytes))
+
+
+def of_store(lo: Lowering, op: Op) -> Lines | None:
+    """The lines of a store in runs along the last axis, of a tile in scratch memory, or None."""
+    pointers, x, *_ = op.operands
+    shape = T.shape(pointers.type)
+    if not shape or not _is_held(lo, x):
+        return None
+    found = runs.find(lo, pointers, len(shape) - 1)
+    return None if found is None else Lines(lo, pointers, found, op.mask, T.element(x.type).bytes)
+
+
+def _is_held(lo: Lowering, x: Value) -> bool:
+    """Whether a tile is computed, element by element, from tiles in scratch memory: storing it twice is harmless."""
+    while x not in lo.buffers:
+        if type(x) is not Op or not x.kind.elementwise or len(x.operands) != 1:
+            return False
+        x, = x.operands
+    return True
+
+
+def _buffers_behind(lo: Lowering, x: Value) -> bool:
+    """Whether a tile is computed from others in scratch memory, which it may overwrite."""
+    stack, seen = [x], set()
+    while stack:
+        x = stack.pop()
+        if x in lo.buffers:
+            return True
+        if type(x) is Op and type(x.type) is T.Tile and x not in seen:
+            seen.add(x)
+            stack += x.operands[2:] if x.kind is ops.load else x.operands
+    return False
