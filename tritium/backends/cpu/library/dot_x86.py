@@ -160,14 +160,24 @@ class _Product:
         w, ldb, top = self.w, self.ldb, self.w.const("i64", 0)
         if shape.width > _NARROW:
             b, ldb = self.packed(shape, b, m, depth)
-        for height in shape.heights:
-            bottom = w.binary("add", top, round_down(w, w.binary("sub", m, top), height))
+        for height, lower in zip(shape.heights, (*shape.heights[1:], 1), strict=True):
+            bottom = w.binary("add", top, self.rows(w.binary("sub", m, top), height, lower))
             with w.loop(top, bottom, height) as down:
                 rows = w.gep("i8", a, w.binary("mul", down.index, self.lda))
                 place = w.gep("i8", c, w.binary("mul", down.index, self.ldc))
                 tile = Tile(w, self.element, self.size, height, shape.width // self.size, self.lanes, self.multiply)
                 tile.write(rows, self.lda, b, ldb, place, self.ldc, depth, fresh)
             top = bottom
+
+    def rows(self, left: Val, height: int, lower: int) -> Val:
+        """How many of the rows that are left tiles of a height cover. Tiles of one row wait for their own sums: where two
+        rows would remain, as of 32 by six, the next lower tiles cover the last of these as well."""
+        w, covered = self.w, round_down(self.w, left, height)
+        if height + 2 != 2 * lower:
+            return covered
+        two = w.compare("icmp eq", w.binary("sub", left, covered), w.const("i64", 2))
+        some = w.compare("icmp sgt", covered, w.const("i64", 0))
+        return w.select(w.binary("and", two, some), w.binary("sub", covered, w.const("i64", height)), covered)
 
     def multiply(self, x: Val, y: Val, z: Val) -> Val:
         """x * y + z."""
