@@ -86,7 +86,7 @@ def test_nothing_is_gathered(level):
     names = ("x_ptr", "y_ptr", "out_ptr", "begin", "W", "H", "STRIDE", "PLANE", "N", "K")
     types = {name: "*fp32" if name.endswith("_ptr") else "i32" for name in names}
     source = triton.compiler.ASTSource(lines, types, {"M": 32, "BLOCK": 16})
-    text = triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"]
+    text = str(triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"])
     assert not any(word in text for word in ("masked.", "tt.gather", "tt.scatter", "extractelement"))
 
 
@@ -169,3 +169,35 @@ def test_zeros_beyond_both_masks_are_not_multiplied(depth, both):
     product[(1,)](x, y, mine, depth, BOTH=both, BLOCK=16)
     interpret(product, (1,), (x, y, theirs, depth), dict(BOTH=both, BLOCK=16))
     np.testing.assert_array_equal(mine, theirs)
+
+
+@triton.jit
+def ranks(x_ptr, y_ptr, out_ptr, sums_ptr, begin, W, STRIDE, N, M: tl.constexpr, FIXED: tl.constexpr):
+    """A line in one axis, lines in three, and lines that end elsewhere in each row."""
+    i, j, k = tl.arange(0, 2)[:, None, None], tl.arange(0, 16)[None, :, None], tl.arange(0, M)[None, None, :]
+    m = begin + tl.arange(0, M).to(tl.int64)
+    line = tl.load(x_ptr + m // W * STRIDE + m % W, mask=m % W < N, other=-1.0)
+    tl.store(sums_ptr + tl.arange(0, M), tl.cumsum(line, 0))
+    three = begin + k
+    lhs = tl.load(y_ptr + i * 256 + j * 16 + tl.arange(0, 16)[None, None, :])
+    rhs = tl.load(x_ptr + i * 3 + j * 7 + three // W * STRIDE + three % W)
+    total = tl.dot(lhs, rhs, input_precision="ieee")
+    each = begin + j * 5 + k
+    rhs = tl.load(x_ptr + i * 3 + each // FIXED * STRIDE + each % FIXED, mask=each % FIXED > 1, other=2.0)
+    total = tl.dot(lhs, rhs, total, input_precision="ieee")
+    tl.store(out_ptr + (i * 16 + j) * M + k, total)
+
+
+@pytest.mark.parametrize("width, count", [(1, 1), (7, 3), (16, 16), (33, 30), (1000, 70)])
+@pytest.mark.parametrize("fixed", [8, 13, 16])
+def test_lines_of_all_ranks(width, count, fixed):
+    rng, stride = np.random.default_rng(width), width + 1
+    x = rng.integers(-4, 5, 20_000).astype(np.float32)
+    y = rng.integers(-4, 5, (2, 16, 16)).astype(np.float32)
+    results, options = [], dict(M=64, FIXED=fixed)
+    for run in (lambda *args: ranks[(1,)](*args, **options), lambda *args: interpret(ranks, (1,), args, options)):
+        out, sums = np.zeros((2, 16, 64), np.float32), np.zeros(64, np.float32)
+        run(x, y, out, sums, 5, width, stride, count)
+        results.append((out, sums))
+    for mine, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

@@ -170,8 +170,11 @@ class _Product:
             top = bottom
 
     def rows(self, left: Val, height: int, lower: int) -> Val:
-        """How many of the rows that are left tiles of a height cover. Tiles of one row wait for their own sums: where two
-        rows would remain, as of 32 by six, the next lower tiles cover the last of these as well."""
+        """How many of the rows that are left tiles of a height cover.
+
+        Tiles of one row wait for their own sums. Where two rows would remain, as of 32 by six, two of the next lower
+        tiles cover the last eight.
+        """
         w, covered = self.w, round_down(self.w, left, height)
         if height + 2 != 2 * lower:
             return covered

@@ -18,6 +18,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
 from ..fuse.index import iota
+from ..fuse.uniform_quotients import axis_info_of
 from . import memory, predication, runs, scratch_chunks
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def of_load(lo: Lowering, x: Value) -> Lines | None:
     if load is None or load.attrs["volatile"] or not shape:
         return None
     found = runs.find(lo, load.operands[0], len(shape) - 1)
-    if found is None:
+    if found is None or load.mask is None and _is_known(lo, found):
         return None
     lo.ahead.discard(load)
     return Lines(lo, load.operands[0], found, load.mask, max(T.element(load.type).bytes, T.element(x.type).bytes))
@@ -134,7 +135,14 @@ def of_store(lo: Lowering, op: Op) -> Lines | None:
     if not shape or not _is_held(lo, x):
         return None
     found = runs.find(lo, pointers, len(shape) - 1)
-    return None if found is None else Lines(lo, pointers, found, op.mask, T.element(x.type).bytes)
+    if found is None or op.mask is None and _is_known(lo, found):
+        return None
+    return Lines(lo, pointers, found, op.mask, T.element(x.type).bytes)
+
+
+def _is_known(lo: Lowering, found: Runs) -> bool:
+    """Whether no chunk crosses an end, as lines are multiples of chunks: then chunks need no lines."""
+    return all(getattr(axis_info_of(lo, x), fact)[axis] % lo.width == 0 for x, (fact, axis) in found.facts.items())
 
 
 def _is_held(lo: Lowering, x: Value) -> bool:
