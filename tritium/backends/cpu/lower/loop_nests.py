@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
+from ....passes.simplify import number
 from ..fuse import ops as cpu_ops
 from ..fuse import uniform_quotients
 from ..fuse.affine import described, form_of
@@ -150,9 +151,11 @@ def _gathers(lo: Lowering, x: Value) -> bool:
 
 
 def _divides(lo: Lowering, x: Value) -> bool:
-    """Whether integers are divided one by one, as there is no vector division."""
-    return isinstance(x, Op) and x.kind in (ops.div, ops.rem) and T.element(x.type).is_int \
-        and not integers.divides_vectors(lo, x)
+    """Whether integers are divided one by one, as there is no vector division. Constants divide by multiplication."""
+    if not isinstance(x, Op) or x.kind not in (ops.div, ops.rem) or not T.element(x.type).is_int:
+        return False
+    by_constant = T.element(x.type).bits <= 32 and number(x.operands[1]) is not None
+    return not by_constant and not integers.divides_vectors(lo, x)
 
 
 # --- fused statements -------------------------------------------------------------------------------------------
