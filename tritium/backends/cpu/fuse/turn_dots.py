@@ -48,7 +48,7 @@ def turn_dots(module: Module) -> Module:
             return ERASE
         return None
 
-    return dce(licm(sweep(module, rule)))
+    return licm(dce(sweep(module, rule)))
 
 
 class _Search:

@@ -86,6 +86,7 @@ class Lines:
         shared = all(T.numel(x.type) == size for x, _ in found.tests)  # by all rows
         with nullcontext([0] * len(outer)) if shared else lo.loops(outer) as some, lo.loop(0, size) as pieces:
             start = pieces.index
+            lo.w.hide(start)
             length = found.length(lo, (*[(i, None) for i in some], (start, None)))
             stop = lo.w.intrinsic("smin", "i64", lo.add(start, length), lo.const(size))
             pieces.step = lo.sub(stop, start)
@@ -99,12 +100,14 @@ def _cover(lo: Lowering, widths: Sequence[int], low: Val, high: Val, put: Callab
     w, (n, *narrower) = lo.w, widths
     if n == 1:
         with lo.loop(low, high) as loop, lo.inside():
+            w.hide(loop.index)
             put(loop.index, 1)
         return
 
     def chunks() -> None:
         last = lo.sub(high, n)
         with lo.loop(low, high, n, nonempty=True) as loop, lo.inside():
+            w.hide(loop.index)
             put(w.intrinsic("smin", "i64", loop.index, last), n)
     if again:
         enough = w.compare("icmp sge", lo.sub(high, low), lo.const(n))
