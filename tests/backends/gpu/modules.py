@@ -90,12 +90,12 @@ def run_cuda(module, args, grid=(1,), num_warps=4, num_stages=3, num_ctas=1):
 
 def hidden_parameters(metadata, values, grid):
     """(how many programs to start, what the kernel takes besides its arguments), as the launcher would have it."""
-    more = []
+    more, sizes = [], grid
     if metadata["persistent"]:
         more = [ctypes.c_int32(n) for n in grid]
         grid = (min(BLOCKS, grid[0] * grid[1] * grid[2]), 1, 1)
     for template in (tensor_map.Template(*r) for r in metadata["tensor_maps"]):
-        found = tensor_of(template, values)
+        found = tensor_of(template, values, sizes)
         strides = [s // template.size for s in found.strides]
         more.append(tensor_map.encode(found.address, template.element, template.size, found.shape, strides,
                                       template.box, template.swizzle))  # fmt: skip
