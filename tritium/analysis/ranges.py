@@ -5,7 +5,7 @@ Pointers are counted in bytes from the parameter they are computed from.
 
 from __future__ import annotations
 
-from math import inf, isfinite, prod
+from math import inf, isfinite
 from typing import Any
 
 from .. import ops
@@ -14,7 +14,7 @@ from ..ir.bounds import all_bounds, arguments_of, bounds
 from ..ir.core import Arg, Op, behind_views, walk
 from ..locks import once_property
 from ..named_tuples import NamedTuple
-from .arithmetic import Domain, keeps_integers, transfer
+from .arithmetic import Domain, constant_of, keeps_integers, transfer
 from .induction import steps
 from .views import axes_behind
 
@@ -104,22 +104,31 @@ def _carried_pointers(loop):
             yield from ((x, carried) for x in (*places, loop.results[k]))
 
 
-def _multiple(loop):
-    """A power of two that divides every index of a loop; 1 if its start is a constant, which says more."""
-    first, _, step = loop.operands[:3]
-    return 1 if _is_constant(first) else min(_power_of_two(first), _power_of_two(step))
+class _Powers(Domain):
+    """Powers of two that divide scalars at every launch. Integers may wrap."""
 
+    def of(self, x, depth=8):
+        """One of a scalar; operands further back count as odd."""
+        if type(x) is not Op:
+            return _lowest_bit(x.attrs.get("divisible", 1)) if type(x) is Arg else 1
+        return transfer(self, x, lambda y: self.of(y, depth - 1)) or 1 if depth else 1
 
-def _power_of_two(x, depth=8):
-    """A power of two that divides a scalar at every launch. Integers may wrap."""
-    if type(x) is not Op:
-        return _lowest_bit(x.attrs.get("divisible", 1)) if type(x) is Arg else 1
-    if x.kind is ops.constant:
-        return _lowest_bit(x.attrs["value"])
-    if not depth or x.kind not in (ops.mul, ops.add, ops.sub, ops.cast):
-        return 1
-    parts = [_power_of_two(y, depth - 1) for y in x.operands]
-    return min(prod(parts), _LARGE) if x.kind is ops.mul else min(parts)
+    def constant(self, op, number):
+        return _lowest_bit(number)
+
+    def sum(self, op, x, y, by):
+        return min(x, y)
+
+    def product(self, op, x, y):
+        return min(x * y, _LARGE)
+
+    def scaled(self, op, x, by):
+        return min(x * by, _LARGE)
+
+    def of_indices(self, loop):
+        """One of every index of a loop; 1 if its start is a constant, which says more."""
+        first, _, step = loop.operands[:3]
+        return 1 if constant_of(first) is not None else min(self.of(first), self.of(step))
 
 
 def _lowest_bit(n):
@@ -127,10 +136,6 @@ def _lowest_bit(n):
 
 
 _LARGE = 1 << 30
-
-
-def _is_constant(x):
-    return type(x) is Op and x.kind is ops.constant
 
 
 def _promise(op):
@@ -228,7 +233,7 @@ class Rows(Domain):
             return None
         if k == 0:
             places = [*map(self.place, loop.operands[:3])]
-            multiple = _multiple(loop)
+            multiple = _Powers().of_indices(loop)
             return ("index", t.name, *places, *([self.add(("constant", t.name, multiple))] if multiple > 1 else ()))
         found = steps(x, loop.regions[0].yields[k - 1])
         if found is None or len(found) != 1 or found[0].sign < 0:
