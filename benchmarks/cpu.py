@@ -132,9 +132,11 @@ def matmul_bytes(n):
     import torch
 
     a, b = (torch.randint(-128, 128, (n, n), dtype=torch.int8) for _ in range(2))
-    out, tile = torch.empty(n, n, dtype=torch.int32), min(n, 256)
-    run = cpu_kernels.bytes_kernel[(n // tile, n // min(n, 128))]
-    return {"tritium": lambda: run(a, b, out, n, n, BLOCK_M=tile, BLOCK_N=min(n, 128), BLOCK_K=tile),
+    out, (rows, columns) = torch.empty(n, n, dtype=torch.int32), (min(n, 256), min(n, 128))
+    while rows > 64 and (n // rows) * (n // columns) < torch.get_num_threads():  # a tile for each thread
+        rows, columns = rows // 2, min(rows // 2, columns)
+    run = cpu_kernels.bytes_kernel[(n // rows, n // columns)]
+    return {"tritium": lambda: run(a, b, out, n, n, BLOCK_M=rows, BLOCK_N=columns, BLOCK_K=min(n, 256)),
             "torch": lambda: torch._int_mm(a, b, out=out)}
 
 
@@ -145,8 +147,9 @@ def weights_of_bytes(m, n):
     x, scale, out = torch.randn(m, n), torch.rand(n), torch.empty(m, n)
     weight = torch.randint(-128, 128, (n, n), dtype=torch.int8)
     # torch._weight_int8pack_mm takes tens of times as long for float32 as this does
-    run = cpu_kernels.weights_kernel[(1, n // 128)]
-    return {"tritium": lambda: run(x, weight, scale, out, n, n, BLOCK_M=m, BLOCK_N=128, BLOCK_K=128),
+    columns = 128 if torch.get_num_threads() <= n // 128 else 64
+    run = cpu_kernels.weights_kernel[(1, n // columns)]
+    return {"tritium": lambda: run(x, weight, scale, out, n, n, BLOCK_M=m, BLOCK_N=columns, BLOCK_K=128),
             "torch": lambda: torch.mm(x, weight.float(), out=out).mul_(scale)}
 
 
