@@ -162,14 +162,14 @@ def backward(d, causal, together, length=TOKENS):
 
     def two(kernels, keys, queries):
         kernels.delta_kernel[(heads * length // 64,)](delta, made.detach(), do, D=d, BLOCK=64)
-        kernels.keys_kernel[grid(keys["BLOCK_N"])](dk, dv, *inner, **options, **keys)
+        kernels.keys_kernel[grid(keys["BLOCK_N"])](sums, dk, dv, *inner, TOGETHER=False, **options, **keys)
         kernels.queries_kernel[grid(queries["BLOCK_M"])](dq, *inner, **options, **queries)
         return dk
 
     def one(kernels, **config):
         kernels.delta_kernel[(heads * length // 64,)](delta, made.detach(), do, D=d, BLOCK=64)
         sums.zero_()
-        kernels.together_kernel[grid(config["BLOCK_N"])](sums, dk, dv, *inner, **options, **config)
+        kernels.keys_kernel[grid(config["BLOCK_N"])](sums, dk, dv, *inner, TOGETHER=True, **options, **config)
         torch.mul(sums, 1 / math.sqrt(d), out=dq)
         return dq
 

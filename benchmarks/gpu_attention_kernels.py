@@ -174,9 +174,9 @@ def delta_kernel(delta_ptr, out_ptr, do_ptr, D: tl.constexpr, BLOCK: tl.constexp
 
 
 @triton.jit
-def keys_kernel(dk_ptr, dv_ptr, q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, scale, L, D: tl.constexpr,
-                CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Gradients of one block of keys and values."""
+def keys_kernel(dq_ptr, dk_ptr, dv_ptr, q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, scale, L, D: tl.constexpr,
+                CAUSAL: tl.constexpr, TOGETHER: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Gradients of one block of keys and values, and `TOGETHER` with what they add to those of the queries."""
     base, row = tl.program_id(1).to(tl.int64) * L * D, tl.program_id(1) * L
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     d = tl.arange(0, D)
@@ -192,8 +192,11 @@ def keys_kernel(dk_ptr, dv_ptr, q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr,
             p_t = tl.where(m[None, :] >= n[:, None], p_t, 0.0)
         do = tl.load(do_ptr + base + m[:, None] * D + d[None, :])
         dv = tl.dot(p_t.to(do.dtype), do, dv)
-        ds_t = p_t * (tl.dot(v, tl.trans(do)) - tl.load(delta_ptr + row + m)[None, :])
-        dk = tl.dot(ds_t.to(do.dtype), tl.trans(q_t), dk)
+        ds_t = (p_t * (tl.dot(v, tl.trans(do)) - tl.load(delta_ptr + row + m)[None, :])).to(do.dtype)
+        dk = tl.dot(ds_t, tl.trans(q_t), dk)
+        if TOGETHER:
+            dq = tl.dot(tl.trans(ds_t), k)
+            tl.atomic_add(dq_ptr + base + m[:, None] * D + d[None, :], dq, sem="relaxed")
     tl.store(dv_ptr + base + n[:, None] * D + d[None, :], dv.to(dv_ptr.dtype.element_ty))
     dk = dk * (scale * 0.6931471805599453)
     tl.store(dk_ptr + base + n[:, None] * D + d[None, :], dk.to(dk_ptr.dtype.element_ty))
@@ -221,31 +224,3 @@ def queries_kernel(dq_ptr, q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, scal
         dq = tl.dot(ds.to(k_t.dtype), tl.trans(k_t), dq)
     dq = dq * (scale * 0.6931471805599453)
     tl.store(dq_ptr + base + m[:, None] * D + d[None, :], dq.to(dq_ptr.dtype.element_ty))
-
-
-@triton.jit
-def together_kernel(dq_ptr, dk_ptr, dv_ptr, q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, scale, L, D: tl.constexpr,
-                    CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Gradients of one block of keys and values, and what they add to those of the queries: five products, not 7."""
-    base, row = tl.program_id(1).to(tl.int64) * L * D, tl.program_id(1) * L
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    d = tl.arange(0, D)
-    k = tl.load(k_ptr + base + n[:, None] * D + d[None, :])
-    v = tl.load(v_ptr + base + n[:, None] * D + d[None, :])
-    dk = tl.zeros((BLOCK_N, D), tl.float32)
-    dv = tl.zeros((BLOCK_N, D), tl.float32)
-    for start in range(tl.program_id(0) * BLOCK_N // BLOCK_M * BLOCK_M if CAUSAL else 0, L, BLOCK_M):
-        m = start + tl.arange(0, BLOCK_M)
-        q_t = tl.load(q_ptr + base + m[None, :] * D + d[:, None])
-        p_t = tl.exp2(tl.dot(k, q_t) * scale - tl.load(lse_ptr + row + m)[None, :])
-        if CAUSAL:
-            p_t = tl.where(m[None, :] >= n[:, None], p_t, 0.0)
-        do = tl.load(do_ptr + base + m[:, None] * D + d[None, :])
-        dv = tl.dot(p_t.to(do.dtype), do, dv)
-        ds_t = (p_t * (tl.dot(v, tl.trans(do)) - tl.load(delta_ptr + row + m)[None, :])).to(do.dtype)
-        dk = tl.dot(ds_t, tl.trans(q_t), dk)
-        dq = tl.dot(tl.trans(ds_t), k)
-        tl.atomic_add(dq_ptr + base + m[:, None] * D + d[None, :], dq, sem="relaxed")
-    tl.store(dv_ptr + base + n[:, None] * D + d[None, :], dv.to(dv_ptr.dtype.element_ty))
-    dk = dk * (scale * 0.6931471805599453)
-    tl.store(dk_ptr + base + n[:, None] * D + d[None, :], dk.to(dk_ptr.dtype.element_ty))
