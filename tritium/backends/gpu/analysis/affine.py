@@ -3,7 +3,7 @@
     a_ptr + m[:, None] * stride + k[None, :]      k < K      ->      base a_ptr, rows stride apart, columns below K
 
 Descriptors and pointer arithmetic look the same here. The host encodes tensor maps, so base, strides and sizes must
-follow from the kernel's arguments; only the start of the box may depend on the program and the iteration.
+follow from the kernel's arguments and the grid; only the start of the box may depend on the program and the iteration.
 """
 
 from __future__ import annotations
