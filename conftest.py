@@ -2,7 +2,7 @@
 `gpu` and `sampled` markers, how hard hypothesis tries."""
 
 import collections
-import contextlib
+import functools
 import gc
 import hashlib
 import os
@@ -31,15 +31,38 @@ else:
     settings.load_profile("quick")
 
 
-@pytest.fixture(autouse=True)
-def settings_end_with_the_test():
-    """`monkeypatch.setattr` would leave a setting's old value behind, as one made from Python."""
+@functools.cache
+def _groups_of_settings():
+    """The groups, and the environment variables that set them."""
     from tritium import knobs
 
-    with contextlib.ExitStack() as stack:
-        for group in filter(lambda value: isinstance(value, knobs.Group), list(vars(knobs).values())):
-            stack.enter_context(group.scope())
-        yield
+    groups = [value for value in vars(knobs).values() if isinstance(value, knobs.Group)]
+    keys = {row.key for group in groups for row in group.knob_descriptors.values()}
+    return groups, frozenset(name for key in keys for name in knobs._names(key))
+
+
+@pytest.fixture(autouse=True)
+def settings_end_with_the_test():
+    """`monkeypatch.setattr` would leave a setting's old value behind, as one made from Python.
+
+    As `Group.scope` of every group does it, but each kernel that was ever launched is told once rather than for each
+    group: there are hundreds, and 20,000 tests.
+    """
+    from tritium import knobs
+
+    groups, keys = _groups_of_settings()
+    before, environment = [(group, group._values()) for group in groups], os.environ.copy()
+    yield
+    for group, values in before:
+        for name in group._rows:
+            group.__dict__.pop(name, None)
+        group.__dict__.update(values)
+    for key in keys & {key for key, _ in environment.items() ^ os.environ.copy().items()}:
+        if key in environment:
+            os.environ[key] = environment[key]
+        else:
+            del os.environ[key]
+    knobs.changed()
 
 
 def pytest_addoption(parser):
