@@ -45,7 +45,7 @@ def halve(x, out):
     tl.store(out + tl.program_id(0), tl.load(x) * 0.5)
 
 
-def launch(n=2000, programs=256):
+def launch(n=200, programs=256):
     """(whether every program ran once, jobs that ran on torch's threads meanwhile)."""
     import torch
 
