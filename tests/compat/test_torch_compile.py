@@ -1,21 +1,19 @@
 """torch.compile beside tritium, in processes where torch has not looked for Triton before."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 HERE = Path(__file__).parent
 
 
 def check(name, may_skip=False):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / name)]
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / name)]
     root = HERE.parents[1]
-    done = subprocess.run(
-        command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True
-    )
+    done = processes.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and (may_skip or "skipped" not in done.stdout)
 

@@ -1,11 +1,11 @@
 """S08: the whole collection as plain Python over NumPy, with TRITON_INTERPRET=1."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 HERE = Path(__file__).parent
 # The interpreter changes nothing in what these look at: checks of arguments, on the host; machine code.
@@ -20,7 +20,7 @@ def test_kernels_interpreted(name):
     chosen = "numpy and not 98432 and not 100000"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     environment.pop("PYTEST_XDIST_WORKER", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", chosen,
+    command = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", chosen,
                str(HERE / name)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parents[1])
+    done = processes.run(command, env=environment, cwd=HERE.parents[1])
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]

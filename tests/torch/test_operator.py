@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tritium.torch as tt
+from tests import processes
 from tests.torch import kernels
 
 SCHEMAS = {
@@ -199,8 +199,8 @@ def test_interpreted_kernels():
     code = ("import torch, tritium.torch as tt\nfrom tests.torch import kernels\n"
             "made = tt.operator('tritium_tests::scale_', kernels.scale_)\nx = torch.ones(3)\nmade(x, 2.0)\n"
             "print(made._opoverload._schema, x.tolist())\ntorch.library.opcheck(made, (x, 2.0))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)})
+    done = processes.run(["-c", code], env={**os.environ, "TRITON_INTERPRET": "1",
+                                            "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     expected = "tritium_tests::scale_(Tensor(a0!) x, float factor) -> () [2.0, 2.0, 2.0]"
     assert done.stdout.strip() == expected, done.stderr
 

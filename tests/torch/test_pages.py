@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["operators.md", "distributed.md", "tutorial-regional-compile.md"]
@@ -16,6 +16,5 @@ PAGES = ["operators.md", "distributed.md", "tutorial-regional-compile.md"]
 def test_the_code_of_a_page_runs(tmp_path, page):
     code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S))
     (tmp_path / "page.py").write_text(code)
-    done = subprocess.run([sys.executable, tmp_path / "page.py"], capture_output=True, text=True, cwd=tmp_path,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=500)
+    done = processes.run([tmp_path / "page.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0 and code.count("assert ") >= 2, done.stderr[-4000:]

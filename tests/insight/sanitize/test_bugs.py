@@ -2,13 +2,12 @@
 
 import inspect
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tritium
+from tests import processes
 from tests.insight.sanitize import bugs
 from tests.insight.sanitize.bugs import out_of_bounds
 from tritium.backends.compiler import GPUTarget
@@ -33,8 +32,8 @@ def test_what_they_do_without_it():
     root = Path(tritium.__file__).parents[1]
     for only, row in (("read-only", "| read-only | 2 |  |  | 2 |  |  |"),
                       ("load_unmasked_torch.bool", "| out of bounds | 1 |")):
-        done = subprocess.run([sys.executable, root / "benchmarks" / "sanitize_baseline.py", "--times", "1", "--only",
-                               only], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)})
+        done = processes.run([root / "benchmarks" / "sanitize_baseline.py", "--times", "1", "--only", only],
+                             env={**os.environ, "PYTHONPATH": str(root)})
         assert done.returncode == 0 and row in done.stdout, done.stdout + done.stderr
 
 

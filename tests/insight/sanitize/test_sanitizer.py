@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -15,6 +13,7 @@ import torch
 import tritium
 import tritium as triton
 import tritium.language as tl
+from tests import processes
 from tritium import knobs
 from tritium.insight.sanitize.report import Finding, Report
 from tritium.kernels.layer_norm import layer_norm, layer_norm_backward
@@ -236,8 +235,7 @@ def script(tmp_path):
 
 def run(*arguments, **env):
     root = Path(tritium.__file__).parents[1]
-    return subprocess.run([sys.executable, "-m", "tritium", *map(str, arguments)], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(root), **env})
+    return processes.run(["-m", "tritium", *map(str, arguments)], env={**os.environ, "PYTHONPATH": str(root), **env})
 
 
 def test_the_command(script, tmp_path):
@@ -298,7 +296,7 @@ def test_the_exit_status_of_a_plain_script(tmp_path, end, status):
     path, out = tmp_path / "script.py", tmp_path / "out.json"
     path.write_text(f"{PLAIN}\nimport atexit\natexit.register(print, 'over')\n{end}\n")
     root = Path(tritium.__file__).parents[1]
-    done = subprocess.run([sys.executable, path, "1000"], capture_output=True, text=True, env={
+    done = processes.run([path, "1000"], env={
         **os.environ, "PYTHONPATH": str(root), "TRITIUM_SANITIZE": "1", "TRITIUM_SANITIZE_JSON": str(out)})
     assert done.returncode == status and "out of bounds in kernel `copy`" in done.stderr, done.stderr
     if status != 5:

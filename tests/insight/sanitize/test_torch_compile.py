@@ -16,19 +16,19 @@ from tritium.kernels.vector_add import add_kernel
 SCRIPT = Path(__file__).with_name("compiled_functions.py")
 
 
-def findings(tmp_path, *arguments, options=()):
-    """(status, [(kind, kernel)]) of the script under the command, with caches of its own."""
+def findings(tmp_path, *arguments, options=(), workers=False):
+    """(status, [(kind, kernel)]) of the script under the command, with caches of its own; `workers` compile for it."""
     done = run("sanitize", "--json", tmp_path / "out.json", *options, SCRIPT, *arguments,
-               TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"))
+               TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"), TORCHINDUCTOR_COMPILE_THREADS=str(1 + workers))
     assert "done" in done.stdout, done.stderr
     found = json.loads((tmp_path / "out.json").read_text())["findings"]
     return done.returncode, [(finding["kind"], finding["kernel"]) for finding in found]
 
 
 def test_a_forgotten_mask(tmp_path):
-    assert findings(tmp_path, "scale", "100") == (3, [("out of bounds", "scale")])
+    assert findings(tmp_path, "scale", "100", workers=True) == (3, [("out of bounds", "scale")])
     again = run("run", SCRIPT, "scale", "100", TRITIUM_SANITIZE="1",  # from Inductor's cache, in a process of its own
-                TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"))
+                TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"), TORCHINDUCTOR_COMPILE_THREADS="1")
     assert again.returncode == 3 and "out of bounds in kernel `scale`" in again.stderr
 
 
