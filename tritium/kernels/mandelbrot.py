@@ -55,7 +55,7 @@ def reference(width, height, centre=(-0.75, 0.0), span=3.0, limit=100):
     zr, zi, steps = np.zeros_like(cr), np.zeros_like(cr), np.zeros(cr.shape, np.int32)
     inside = np.ones(cr.shape, bool)
     for _ in range(limit):
-        zr, zi = np.where(inside, zr * zr - zi * zi + cr, zr), np.where(inside, 2 * zr * zi + ci, zi)
+        zr[...], zi[...] = np.where(inside, zr * zr - zi * zi + cr, zr), np.where(inside, 2 * zr * zi + ci, zi)
         inside &= zr * zr + zi * zi <= 4
         steps += inside
     return steps
