@@ -416,6 +416,8 @@ def main(groups, sides, about):
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", help="write every figure to this file")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("this needs an NVIDIA GPU, and a torch that can use it; without one, gpu_code.py compiles for it")
     lines = []
     wanted = options.rows.split(",")
     for group, rows in groups.items():
