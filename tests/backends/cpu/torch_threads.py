@@ -76,26 +76,24 @@ def the_other_is_tried():
     return 0 < used < 160
 
 
-@triton.jit
-def one_long(out, n):
-    """The last program takes as long as all others could not."""
-    total = 0.0
-    for i in range(tl.where(tl.program_id(0) == tl.num_programs(0) - 1, n, 1000)):
-        total += i * 0.5
-    tl.store(out + tl.program_id(0), total)
-
-
 def one_slow_job_is_forgiven():
-    """What jobs cost is learned from many of them."""
+    """What jobs cost is learned from many of them. Three programs on two threads take longer than their share. On a
+    busy machine nobody can tell, so this is tried a few times."""
     import torch
 
-    cost, out = _symbol(ctypes.c_int64 * 2, "cost"), torch.zeros(64)
-    cost[1], seen = 0, []
-    for _ in range(30):
-        one_long[(64,)](out, 10_000_000)
-        seen.append(cost[1])
+    cost, out = _symbol(ctypes.c_int64 * 2, "cost"), torch.zeros(3)
+
+    def costs():
+        cost[1] = 0
+        for _ in range(30):
+            add_up[(3,)](out, 40_000, BLOCK=1024)
+            yield cost[1]
+
+    add_up[(3,)](out, 40_000, BLOCK=1024)  # how long its programs are is known now
+    tried = (list(costs()) for _ in range(8))
+    found = any(0 < seen[0] < max(seen) / 20 for seen in tried)
     cost[1] = 0
-    return 0 < seen[0] < max(seen) / 20
+    return found
 
 
 def another_number_of_threads():
