@@ -86,8 +86,10 @@ def decode_attention(q, k, v, lengths=None, scale: float | None = None, parts: i
     group = heads // kv_heads
     out = arrays.empty(q)
     work, lse = arrays.empty(q, (batch, heads, parts, D), "float32"), arrays.empty(q, (batch, heads, parts), "float32")
+    rows = triton.next_power_of_2(group)
+    rows = max(16, rows) if arrays.on_gpu(q) else rows  # tensor cores multiply 16 at least
     part_kernel[(batch * kv_heads, parts)](q, k, v, lengths, work, lse, scale, N, part, kv_heads, GROUP=group,
-                                           ROWS=max(16, triton.next_power_of_2(group)), D=D, BLOCK=block)
+                                           ROWS=rows, D=D, BLOCK=block)
     join_kernel[(batch * heads,)](work, lse, out, parts, D=D, PARTS=triton.next_power_of_2(parts))
     return out
 
