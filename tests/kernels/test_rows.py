@@ -72,6 +72,18 @@ def test_persistent_softmax_in_both_ways(arrays, rng, shape, shares):
     np.testing.assert_allclose(got, softmax.reference(x.astype(np.float64)), rtol=2e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("lanes", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_softmax_of_rows_in_parts(arrays, rng, shape, lanes):
+    """Maxima that grow late, parts without a number, and a row of infinities."""
+    x = rng.standard_normal(shape, dtype=np.float32) * 10
+    x[:, : shape[1] // 2] -= 50
+    x[0, : shape[1] // 3] = -np.inf
+    got = arrays.back(softmax.online(arrays.of(x), block=64, lanes=lanes))
+    np.testing.assert_allclose(got, softmax.reference(x.astype(np.float64)), rtol=4e-6, atol=1e-9)
+    assert np.isnan(arrays.back(softmax.online(arrays.of(np.full((1, 5), -np.inf, "f4")), lanes=lanes))).all()
+
+
 def test_persistent_softmax_on_any_number_of_threads(threads, rng):
     """More programs than rows, and rows that the programs do not divide."""
     x = rng.standard_normal((13, 50), dtype=np.float32)

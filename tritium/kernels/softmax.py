@@ -128,21 +128,24 @@ def persistent(x, shares: bool | None = None):
 
 
 @triton.jit
-def online_kernel(out_ptr, x_ptr, x_stride, out_stride, n_cols, BLOCK: tl.constexpr):
-    """One row per program, in parts: what was summed so far shrinks whenever the maximum grows."""
+def online_kernel(out_ptr, x_ptr, x_stride, out_stride, n_cols, BLOCK: tl.constexpr, LANES: tl.constexpr = True):
+    """One row per program, in parts: what was summed so far shrinks whenever the maximum grows.
+
+    Each of the lanes has a maximum of its own, and waits for no other; or all have one, and half as many exponentials.
+    """
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_stride
     out_ptr += row * out_stride
-    top = tl.full((BLOCK,), -float("inf"), tl.float32)
+    top = tl.full((BLOCK,), -float("inf"), tl.float32) if LANES else -float("inf")
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, n_cols, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         x = tl.load(x_ptr + columns, mask=columns < n_cols, other=-float("inf")).to(tl.float32)
-        grown = tl.maximum(top, x)
+        grown = tl.maximum(top, x if LANES else tl.max(x, axis=0))
         safe = tl.where(grown == -float("inf"), 0.0, grown)  # nothing seen yet: infinity less infinity is no number
         total = total * tl.exp(top - safe) + tl.exp(x - safe)
         top = grown
-    highest = tl.max(top, axis=0)
+    highest = tl.max(top, axis=0) if LANES else top
     total_of_row = tl.sum(total * tl.exp(top - highest), axis=0)
     for start in range(0, n_cols, BLOCK):
         columns = start + tl.arange(0, BLOCK)
@@ -150,8 +153,10 @@ def online_kernel(out_ptr, x_ptr, x_stride, out_stride, n_cols, BLOCK: tl.conste
         tl.store(out_ptr + columns, tl.exp(x - highest) / total_of_row, mask=columns < n_cols)
 
 
-def online(x, block: int = 4096):
+def online(x, block: int = 4096, lanes: bool | None = None):
     """Softmax of rows of any length, `block` elements at a time.
+
+    With `lanes`, the default on a GPU, each of these has a running maximum of its own.
 
     >>> online(np.zeros((2, 5), np.float32), block=2).round(1)
     array([[0.2, 0.2, 0.2, 0.2, 0.2],
@@ -161,6 +166,7 @@ def online(x, block: int = 4096):
     out, x = arrays.empty(x), arrays.with_rows(x)
     block = min(block, triton.next_power_of_2(max(cols, 1)))
     online_kernel[(rows,)](out, x, arrays.strides(x)[0], cols, cols, BLOCK=block,
+                           LANES=arrays.on_gpu(x) if lanes is None else lanes,
                            num_warps=min(16, max(4, block // 512)))
     return out
 
