@@ -145,6 +145,7 @@ def test_comparing():
 def test_the_report():
     found = explained(K.columns, (2,), K.floats(256, 64), K.floats(256), 64, BLOCK=128)
     said = found.text()
+    assert str(found) == said and len(repr(found)) < 120 and found.name in repr(found)  # print is what comes to mind
     line = found.accesses.sites[0].line
     assert re.search(rf"{line}\s+load x_ptr\s+0%\s+0\s+threads\s+1 of 4\s+32\s+4\s+8 KiB\s+1 KiB", said)
     assert "1. warning: line" in said and "predicted" in said and "occupancy" in said and reports.LEGEND in said

@@ -30,7 +30,7 @@ __all__ = ["Explanation", "explain"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """The facts of one launch. `html(path)` and `text()` draw them; in a notebook it shows itself."""
+    """The facts of one launch. `print` shows the report, `html(path)` writes a page; in a notebook it shows itself."""
 
     launch: Launch
     accesses: Accesses
@@ -134,6 +134,12 @@ class Explanation:
         from tritium.insight.explain.text import report
 
         return report(self)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.name} for {self.target}: print it, or write a page by html(path)>"
 
     def _repr_html_(self) -> str:
         from tritium.insight.explain.html import framed
