@@ -35,6 +35,7 @@ def test_a_report_names_the_program_the_lane_and_the_element():
     assert (finding.kind, finding.kernel, finding.program, finding.lane) == ("out of bounds", "copy", (3, 0, 0), (232,))
     assert (finding.tensor, finding.shape, finding.index, finding.count) == ("x", (1000,), 1000, 24)
     assert "tl.load(x + i)" in finding.text() and "^^^^^^^^^^^^^^" in finding.text() and "hint: mask" in finding.text()
+    assert str(report) == report.text() and finding.text() in str(report), "print shows it"
     assert y.tolist() == [1.0] * 1000, "lanes that are fine go on"
 
 

@@ -169,6 +169,9 @@ class Report:
     def __repr__(self) -> str:
         return f"Report({', '.join(self.kinds())})"
 
+    def __str__(self) -> str:
+        return self.text()
+
 
 def findings(found: Found) -> Iterator[Finding]:
     """What a launch did wrong, one finding for each site and kind.
