@@ -95,13 +95,13 @@ def _cpu(target: GPUTarget) -> list[Step]:
     """The CPU's passes: those that depend on its instructions as one step, then the order of axes and the fusion of
     loops."""
     from tritium.backends.cpu.compile import fusion, simplify
-    from tritium.backends.cpu.fuse.turn_dots import turn_dots
+    from tritium.backends.cpu.fuse.transpose_dots import transpose_dots
     from tritium.backends.llvm.target import cpu_target
 
     about = "the passes before loops are fused: calls on tiles inlined, stores sunk, ops legal for the CPU"
     cpu = cpu_target(str(target.arch))
     step = Step("cpu", about, lambda module, watch: simplify(module, cpu, watch))
-    return [step, *map(_of_pass, (turn_dots, fusion()))]
+    return [step, *map(_of_pass, (transpose_dots, fusion()))]
 
 
 def _gpu(run: Callable[[Module], Module]) -> Step:

@@ -42,9 +42,9 @@ def pipeline(target: GPUTarget) -> tuple:
 
 def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """The module as it is lowered. `watch` sees every pass, as in `passes.run`."""
-    from .fuse.turn_dots import turn_dots
+    from .fuse.transpose_dots import transpose_dots
 
-    return passes.run(simplify(module, cpu, watch), (turn_dots, fusion()), watch)
+    return passes.run(simplify(module, cpu, watch), (transpose_dots, fusion()), watch)
 
 
 def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:

@@ -1,4 +1,4 @@
-"""Turn dots: c' = b' @ a', where that is how a, b and c lie in memory.
+"""Transpose dots: c' = b' @ a', where that is how a, b and c lie in memory.
 
     for ..., acc:                          for ..., t:
       a, b = load, load         ->           a', b' = load, load
@@ -6,8 +6,9 @@
     store p, acc                           store p', t
 
 A dot reads its operands and writes its sums row by row. If the rows of c are contiguous in memory along the other axis,
-as the positions of a convolution are, and so are those of a, every tile would be transposed on its way. Turned, none
-is: loads, stores and what is computed between them have the other order of axes from the start.
+as the positions of a convolution are, and so are those of a, every tile would be transposed on its way. Here none is:
+loads, stores and what is computed between them have the other order of axes from the start. The GPU's pass of this
+kind is `swap_operands`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ....ir.rewrite import ERASE, Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.licm import licm
 
-__all__ = ["turn_dots"]
+__all__ = ["transpose_dots"]
 
 LEAST = 8  # shorter runs do not count as contiguous
 _TYPES = (T.f32, T.f64)  # bytes and bf16 have products that pack their operands anyway
 
 
-def turn_dots(module: Module) -> Module:
+def transpose_dots(module: Module) -> Module:
     """Swap and transpose the operands of dots whose sums are stored, and lhs loaded, along the first axis."""
     if not any(op.kind is ops.dot for op in walk(module.body)):
         return module
@@ -39,12 +40,12 @@ def turn_dots(module: Module) -> Module:
 
     def rule(b: Rewriter, op: Op) -> Any:
         if op.kind is ops.for_ and b.original in found.loops:
-            return _turned_loop(b, op, found.loops[b.original])
+            return _transposed_loop(b, op, found.loops[b.original])
         if op.kind is ops.dot and b.original in found.dots:
-            return _swap(b, _Turned(b).dot(op))
+            return _transpose(b, _Transposes(b).dot(op))
         if op.kind is ops.store and b.original in found.stores:
-            turned = _Turned(b)
-            b.emit_as_is(ops.store, tuple([turned.of(x) for x in op.operands]), op.attrs, (), op.loc)
+            transposes = _Transposes(b)
+            b.emit_as_is(ops.store, tuple([transposes.of(x) for x in op.operands]), op.attrs, (), op.loc)
             return ERASE
         return None
 
@@ -52,7 +53,7 @@ def turn_dots(module: Module) -> Module:
 
 
 class _Search:
-    """The dots to turn: those outside of loops, accumulators of loops (loop -> their numbers), and stores of both."""
+    """The dots to transpose: those outside of loops, accumulators of loops (loop -> their numbers); stores of both."""
 
     def __init__(self, module: Module):
         self.forms = Scalars()
@@ -143,11 +144,11 @@ class _Search:
         return None
 
 
-def _swap(b: Rewriter, x: Value) -> Value:
+def _transpose(b: Rewriter, x: Value) -> Value:
     return ops.trans(b, x, order=(1, 0))
 
 
-class _Turned:
+class _Transposes:
     """Transposes of tiles, computed in the other order of axes where the tile is an expression of this block."""
 
     def __init__(self, b: Rewriter):
@@ -166,7 +167,7 @@ class _Turned:
     def make(self, x: Value) -> Value:
         b = self.b
         if type(x) is not Op:
-            return _swap(b, x)
+            return _transpose(b, x)
         if x.kind is ops.trans:
             return x.operands[0]
         if x.kind is ops.splat:
@@ -177,7 +178,7 @@ class _Turned:
             return ops.expand_dims(b, *x.operands, axis=1 - x.attrs["axis"])
         if x.kind.elementwise or x.kind is ops.load and self.may_move(x):
             return b.emit_as_is(x.kind, [self.of(y) for y in x.operands], x.attrs, (), x.loc)
-        return _swap(b, x)
+        return _transpose(b, x)
 
     def may_move(self, load: Op) -> bool:
         """Whether a load may as well be performed here: nothing is written in between."""
@@ -195,20 +196,20 @@ class _Turned:
                                  op.attrs, (), op.loc)
 
 
-def _turned_loop(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:
+def _transposed_loop(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:
     """The loop with the chosen accumulators transposed."""
     lo, hi, step, *inits = loop.operands
-    turned = _Turned(b)
-    inits = [turned.of(x) if k in chosen else x for k, x in enumerate(inits)]
+    transposes = _Transposes(b)
+    inits = [transposes.of(x) if k in chosen else x for k, x in enumerate(inits)]
     body = loop.regions[0]
     with b.region([lo.type, *(x.type for x in inits)], [a.name for a in body.args]) as region:
         i, *own = region.args
-        ends: list[Any] = list(substitute(b, body, [i, *[_swap(b, x) if k in chosen else x
+        ends: list[Any] = list(substitute(b, body, [i, *[_transpose(b, x) if k in chosen else x
                                                          for k, x in enumerate(own)]]))
-        inner = _Turned(b)
+        inner = _Transposes(b)
         for k in chosen:
             ends[k] = inner.dot(ends[k], own[k])
         ops.yield_(b, *ends)
     outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,), loop.loc)
     outs = outs if type(outs) is tuple else (outs,)
-    return tuple([_swap(b, x) if k in chosen else x for k, x in enumerate(outs)])
+    return tuple([_transpose(b, x) if k in chosen else x for k, x in enumerate(outs)])
