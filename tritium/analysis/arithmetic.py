@@ -21,7 +21,10 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, behind_views
 
-__all__ = ["ARITHMETIC", "Domain", "constant_of", "is_index", "keeps_integers", "transfer", "wraps"]
+__all__ = ["ARITHMETIC", "EVERYTHING", "Domain", "constant_of", "is_index", "keeps_integers", "lowest_bit", "transfer",
+           "wraps"]  # fmt: skip
+
+EVERYTHING = 1 << 40  # divides zero
 
 
 def is_index(t) -> bool:
@@ -68,6 +71,15 @@ def constant_of(x):
     """
     x = behind_views(x)
     return x.attrs["value"] if type(x) is Op and x.kind is ops.constant else None
+
+
+def lowest_bit(n: int) -> int:
+    """The largest power of two that divides an integer.
+
+    >>> lowest_bit(48), lowest_bit(-2), lowest_bit(0) == EVERYTHING
+    (16, 2, True)
+    """
+    return n & -n if n else EVERYTHING
 
 
 class Domain:

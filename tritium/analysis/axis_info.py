@@ -14,11 +14,9 @@ from ..ir import types as T
 from ..ir.bounds import bounds
 from ..ir.core import Op, Result
 from ..named_tuples import NamedTuple
-from .arithmetic import Domain, constant_of, transfer
+from .arithmetic import EVERYTHING, Domain, constant_of, lowest_bit, transfer
 from .ranges import Derivations, assume
 from .views import moved
-
-EVERYTHING = 1 << 40  # divides zero
 
 
 class AxisInfo(NamedTuple):
@@ -101,10 +99,6 @@ def _nothing(t):
     return AxisInfo(ones, ones, ones)
 
 
-def _lowest_bit(n):
-    return n & -n if n else EVERYTHING
-
-
 class _Axes(Domain):
     """The AxisInfo of the values of a module, and what is `assumed` to be nonnegative for it (None: nothing may be)."""
 
@@ -174,10 +168,10 @@ class _Axes(Domain):
         return T.element(op.type).pointee.bytes
 
     def constant(self, op, number):
-        return _scalar(_lowest_bit(abs(number)) if isinstance(number, int) and not isinstance(number, bool) else 1)
+        return _scalar(lowest_bit(abs(number)) if isinstance(number, int) and not isinstance(number, bool) else 1)
 
     def arange(self, op, start):
-        return AxisInfo((_lowest_bit(op.type.numel),), (_lowest_bit(start),), (1,))
+        return AxisInfo((lowest_bit(op.type.numel),), (lowest_bit(start),), (1,))
 
     def sum(self, op, x, y, by):
         """x + y, x - y, or x plus y times a number of bytes."""
@@ -218,7 +212,7 @@ class _Axes(Domain):
         fields = []
         for have, said in zip(x, (op.attrs["contiguous"], op.attrs["divisible"], op.attrs["constancy"])):
             said = said if said is None or isinstance(said, (tuple, list)) else (said,)
-            fields.append(have if said is None else tuple(max(h, _lowest_bit(s)) for h, s in zip(have, said)))
+            fields.append(have if said is None else tuple(max(h, lowest_bit(s)) for h, s in zip(have, said)))
         return AxisInfo(*fields)
 
     def view(self, op, x):
@@ -226,7 +220,7 @@ class _Axes(Domain):
             return _reshape(op, x)
         if op.kind is ops.splat:
             shape = op.attrs["shape"]
-            return AxisInfo((1,) * len(shape), x.divisibility * len(shape), tuple(map(_lowest_bit, shape)))
+            return AxisInfo((1,) * len(shape), x.divisibility * len(shape), tuple(map(lowest_bit, shape)))
         if op.kind is ops.expand_dims and not T.shape(op.operands[0].type):
             return x
         if op.kind is ops.broadcast:

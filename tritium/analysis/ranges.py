@@ -14,7 +14,7 @@ from ..ir.bounds import all_bounds, arguments_of, bounds
 from ..ir.core import Arg, Op, behind_views, walk
 from ..locks import once_property
 from ..named_tuples import NamedTuple
-from .arithmetic import Domain, constant_of, keeps_integers, transfer
+from .arithmetic import EVERYTHING, Domain, constant_of, keeps_integers, lowest_bit, transfer
 from .induction import steps
 from .views import axes_behind
 
@@ -104,38 +104,32 @@ def _carried_pointers(loop):
             yield from ((x, carried) for x in (*places, loop.results[k]))
 
 
-class _Powers(Domain):
-    """Powers of two that divide scalars at every launch. Integers may wrap."""
+class _Divisibility(Domain):
+    """Powers of two that divide scalars at every launch. Integers may wrap. `axis_info` knows more, but asks for the
+    rows of a value itself."""
 
     def of(self, x, depth=8):
-        """One of a scalar; operands further back count as odd."""
+        """A divisor of a scalar; operands further back count as odd."""
         if type(x) is not Op:
-            return _lowest_bit(x.attrs.get("divisible", 1)) if type(x) is Arg else 1
+            return lowest_bit(x.attrs.get("divisible", 1)) if type(x) is Arg else 1
         return transfer(self, x, lambda y: self.of(y, depth - 1)) or 1 if depth else 1
 
     def constant(self, op, number):
-        return _lowest_bit(number)
+        return lowest_bit(number)
 
     def sum(self, op, x, y, by):
         return min(x, y)
 
     def product(self, op, x, y):
-        return min(x * y, _LARGE)
+        return min(x * y, EVERYTHING)
 
     def scaled(self, op, x, by):
-        return min(x * by, _LARGE)
+        return min(x * by, EVERYTHING)
 
     def of_indices(self, loop):
-        """One of every index of a loop; 1 if its start is a constant, which says more."""
+        """A divisor, of 31 bits, of every index of a loop; 1 if its start is a constant, which says more."""
         first, _, step = loop.operands[:3]
-        return 1 if constant_of(first) is not None else min(self.of(first), self.of(step))
-
-
-def _lowest_bit(n):
-    return min(n & -n, _LARGE) if n else _LARGE
-
-
-_LARGE = 1 << 30
+        return 1 if constant_of(first) is not None else min(self.of(first), self.of(step), 1 << 30)
 
 
 def _promise(op):
@@ -233,7 +227,7 @@ class Rows(Domain):
             return None
         if k == 0:
             places = [*map(self.place, loop.operands[:3])]
-            multiple = _Powers().of_indices(loop)
+            multiple = _Divisibility().of_indices(loop)
             return ("index", t.name, *places, *([self.add(("constant", t.name, multiple))] if multiple > 1 else ()))
         found = steps(x, loop.regions[0].yields[k - 1])
         if found is None or len(found) != 1 or found[0].sign < 0:
