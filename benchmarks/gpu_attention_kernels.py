@@ -1,16 +1,23 @@
-"""Attention in the styles of public code, for `gpu_attention.py`; `triton` and `tl` are those of whoever loads it.
+"""Attention in the styles of public code, for `gpu_attention.py`.
 
-Matrices are (heads, length, D) with rows of D, `scale` is for base 2.
+`gpu_load.py` puts `triton` and `tl` here, so tritium and Triton run the same source. Matrices are (heads, length, D),
+with contiguous rows of D; `scale` is for base 2.
 """
 # ruff: noqa: F821
 
 
 @triton.jit
-def joined(q, k, v, acc, total, top, scale, seen, MASKED: tl.constexpr):
-    """One block of keys joins the running softmax; `k` is (D, keys)."""
+def scores_of(q, k, scale, seen, MASKED: tl.constexpr):
+    """Scores of one block of keys; `k` is (D, keys)."""
     s = tl.dot(q, k) * scale
     if MASKED:
         s = tl.where(seen, s, -float("inf"))
+    return s
+
+
+@triton.jit
+def online_softmax(s, v, acc, total, top):
+    """One block of scores and values joins the running softmax."""
     new = tl.maximum(top, tl.max(s, 1))
     p = tl.exp2(s - new[:, None])
     shrink = tl.exp2(top - new)
@@ -38,7 +45,8 @@ def pointer_kernel(out_ptr, q_ptr, k_ptr, v_ptr, scale, L, D: tl.constexpr, GROU
             v = tl.load(v_ptr + shared + d[None, :] * L + n[:, None])
         else:
             v = tl.load(v_ptr + shared + n[:, None] * D + d[None, :])
-        acc, total, top = joined(q, k, v, acc, total, top, scale, m[:, None] >= n[None, :], CAUSAL)
+        s = scores_of(q, k, scale, m[:, None] >= n[None, :], CAUSAL)
+        acc, total, top = online_softmax(s, v, acc, total, top)
     tl.store(out_ptr + base + m[:, None] * D + d[None, :], (acc / total[:, None]).to(out_ptr.dtype.element_ty))
 
 
@@ -72,7 +80,8 @@ def descriptor_kernel(out_ptr, q_ptr, k_ptr, v_ptr, scale, L, D: tl.constexpr, G
             else:
                 v = v_desc.load([first + start, 0])
             seen = m[:, None] >= start + tl.arange(0, BLOCK_N)[None, :]
-            acc, total, top = joined(q, k, v, acc, total, top, scale, seen, part)
+            s = scores_of(q, k, scale, seen, part)
+            acc, total, top = online_softmax(s, v, acc, total, top)
     out_desc.store([rows + at, 0], (acc / total[:, None]).to(out_ptr.dtype.element_ty))
 
 
@@ -96,7 +105,8 @@ def block_pointer_kernel(out_ptr, q_ptr, k_ptr, v_ptr, scale, L, D: tl.constexpr
     end = at + BLOCK_M if CAUSAL else L
     for start in range(0, end, BLOCK_N):
         seen = m[:, None] >= start + tl.arange(0, BLOCK_N)[None, :]
-        acc, total, top = joined(q, tl.load(k_block), tl.load(v_block), acc, total, top, scale, seen, CAUSAL)
+        s = scores_of(q, tl.load(k_block), scale, seen, CAUSAL)
+        acc, total, top = online_softmax(s, tl.load(v_block), acc, total, top)
         k_block = tl.advance(k_block, (0, BLOCK_N))
         v_block = tl.advance(v_block, (BLOCK_N, 0))
     made = (acc / total[:, None]).to(out_ptr.dtype.element_ty)
@@ -130,13 +140,8 @@ def score_kernel(out_ptr, q_ptr, k_ptr, v_ptr, slope_ptr, scale, L, window, D: t
         if KIND == "window":
             seen = seen & (m[:, None] - n[None, :] <= window)
         s = tl.where(seen, s, -1e6)
-        new = tl.maximum(top, tl.max(s, 1))
-        p = tl.exp2(s - new[:, None])
-        shrink = tl.exp2(top - new)
-        total = total * shrink + tl.sum(p, 1)
         v = tl.load(v_ptr + base + n[:, None] * D + d[None, :])
-        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])
-        top = new
+        acc, total, top = online_softmax(s, v, acc, total, top)
     tl.store(out_ptr + base + m[:, None] * D + d[None, :], (acc / total[:, None]).to(out_ptr.dtype.element_ty))
 
 
@@ -160,7 +165,7 @@ def ragged_kernel(out_ptr, q_ptr, k_ptr, v_ptr, starts_ptr, scale, HEADS, D: tl.
         k = tl.load(k_ptr + base + n[None, :] * (HEADS * D) + d[:, None], mask=n[None, :] < length, other=0.0)
         v = tl.load(v_ptr + base + n[:, None] * (HEADS * D) + d[None, :], mask=n[:, None] < length, other=0.0)
         seen = (m[:, None] >= n[None, :]) & (n[None, :] < length)
-        acc, total, top = joined(q, k, v, acc, total, top, scale, seen, True)
+        acc, total, top = online_softmax(scores_of(q, k, scale, seen, True), v, acc, total, top)
     made = (acc / total[:, None]).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + base + m[:, None] * (HEADS * D) + d[None, :], made, mask=m[:, None] < length)
 

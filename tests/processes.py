@@ -1,7 +1,7 @@
-"""`run(arguments)`: a program that uses torch, in a process of its own that need not import torch first.
+"""`run(arguments)` runs a Python program in a child process in which torch is imported already.
 
-Importing torch takes longer than most programs of the tests. A starter imports it once, computes nothing, and forks a
-child for each program. The child has the streams, folder, environment and arguments that it would have as
+Importing torch takes longer than most programs of the tests. A fork server imports it once, computes nothing, and forks
+a child for each program. The child has the streams, folder, environment and arguments that it would have as
 `python ARGUMENTS`, and imports tritium itself. Where a fork is not safe, `run` starts Python as it is.
 """
 
@@ -64,7 +64,7 @@ def _end(owner, process):
 def _serve():
     """Answer requests; returns one of them, in the child that is to carry it out, and None at the end."""
     with contextlib.suppress(ImportError):
-        import torch  # noqa: F401
+        import torch  # noqa: F401  the children find it imported
     with os.fdopen(os.dup(0)) as requests, os.fdopen(os.dup(1), "w") as answers:
         for line in requests:
             child = os.fork()
