@@ -104,11 +104,9 @@ BACKEND = Backend("hip", lambda target: (), (("hsaco", hsaco),), takes_host_memo
 
 def clear():
     """Forget everything known of a runtime."""
-    cached = (HIP.library, super(type(HIP), HIP).available, super(type(HIP), HIP).start, HIP.start, HIP.count,
-              HIP.properties, HIP.arch, messages._register)  # fmt: skip
+    cached = HIP.library, HIP._first_start, HIP.count, HIP.properties, HIP.arch, messages._register
     for function in cached:
         function.cache_clear()
-    HIP.process = None
     launch.Runtime._get.__func__.cache_clear()
     for kept in (HIP.suspects, HIP.watchers, HIP.homes):
         kept.clear()

@@ -324,7 +324,7 @@ def test_a_forked_process_sees_the_device_it_cannot_use(fake, monkeypatch):
     drv = driver.active.__class__
     assert drv.is_active() and drv.is_usable()
     memory.synchronize()
-    monkeypatch.setattr(HIP, "process", -1)
+    monkeypatch.setattr("os.getpid", lambda: -1)
     assert drv.is_active() and not drv.is_usable()
     with pytest.raises(HipError, match="forked from one that uses the GPU cannot use it\nhint: start processes by sp"):
         memory.empty(4)

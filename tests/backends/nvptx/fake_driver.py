@@ -192,7 +192,7 @@ class FakeCuda:
 
 
 START_AHEAD = warm_up._start
-CACHED = (START_AHEAD, cuda.CUDA.library, cuda.available, cuda.start, cuda.count, cuda.context, cuda.properties)
+CACHED = START_AHEAD, cuda.CUDA.library, cuda.CUDA._first_start, cuda.count, cuda.context, cuda.properties
 
 
 def clear():
@@ -209,6 +209,7 @@ def install(monkeypatch, devices=1):
     fake = FakeCuda(devices)
     clear()
     monkeypatch.setattr(cuda.CUDA, "library", functools.cache(lambda: fake))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(warm_up, "_start", lambda device: None)  # tests count calls, and know no other threads
     monkeypatch.setattr(shared, "_own_streams", False)
     monkeypatch.setattr(shared, "current", shared._Current())

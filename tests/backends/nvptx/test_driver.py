@@ -407,3 +407,22 @@ def test_a_forked_process_sees_the_device_it_cannot_use(fake, code, active, usab
     fake.fail["cuInit"] = code
     assert Driver.is_active() is active
     assert Driver.is_usable() is usable
+
+
+@pytest.mark.parametrize(("code", "active"), [(0, True), (100, False)])
+def test_a_driver_is_initialised_once_in_a_process_and_its_children(fake, monkeypatch, code, active):
+    """libcuda crashes where a child initialises it again after its parent has failed to."""
+    fake.fail["cuInit"] = code
+    assert Driver.is_usable() is active
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    assert Driver.is_active() is active and not Driver.is_usable()
+    assert fake.calls.count("cuInit") == 1
+
+
+@pytest.mark.parametrize("hidden", ["", " ", "-1"])
+def test_devices_that_are_hidden_are_not_looked_for(fake, monkeypatch, hidden):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    fake_driver.clear()
+    assert not Driver.is_active() and not Driver.is_usable() and "cuInit" not in fake.calls
+    with pytest.raises(cuda.CudaError, match=r"cuInit failed: .*\nhint: nvidia-smi lists .*CUDA_VISIBLE_DEVICES"):
+        cuda.start()

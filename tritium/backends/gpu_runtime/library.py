@@ -18,6 +18,7 @@ from ...locks import once
 
 FIGURES = {"n_max_threads": 0, "shared": 1, "local": 3, "n_regs": 4, "max_dynamic_shared": 8}  # of a function
 _DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # attributes of a pointer
+_NO_DEVICE = 100
 _FORKED = 3  # in a process forked from one that uses the driver: it is not initialised, and never will be
 _RELAXED = 2  # a thread's mode of capturing
 MEMORY = "cuda"  # torch's name of a GPU and its memory, for every vendor
@@ -116,24 +117,39 @@ class DriverLibrary(ABC):
 
     # -- devices ----------------------------------------------------------------------------------------------------
 
+    def hidden(self) -> bool:
+        """Whether the environment hides every device from this process."""
+        return False
+
     @once
+    def _first_start(self) -> tuple[int, int]:
+        """(process, error) of the driver's initialisation. One that fails is not tried again, not even in a child:
+        libcuda crashes there."""
+        if self.library() is None or self.hidden():
+            return os.getpid(), _NO_DEVICE
+        return os.getpid(), self.function("init")(0)
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is forked from one that uses the driver: it sees the devices, and can use none."""
+        process, code = self._first_start()
+        return code == _FORKED or not code and process != os.getpid()
+
     def available(self) -> bool:
-        """True if there is a device to run on."""
-        lib = self.library()
-        if lib is None or getattr(lib, self.named("init"))(0):
-            return False
-        return self.count() > 0
+        """True if there is a device that this process can use."""
+        return not self.forked and not self._first_start()[1] and self.count() > 0
 
     def present(self) -> bool:
         """True if there is a device, though this process may not use it: torch's compile workers are forked, and look.
         """
-        lib = self.library()
-        return lib is not None and (getattr(lib, self.named("init"))(0) == _FORKED or self.available())
+        return self.forked or self.available()
 
-    @once
     def start(self) -> None:
         """Initialise the driver, once."""
-        self.call("init", 0)
+        code = self._first_start()[1]
+        if code:
+            self.function("init")  # an error of its own where there is no driver
+            raise self.error(f"{self.named('init')} failed: {self.explain(code)}")
 
     @once
     def count(self) -> int:

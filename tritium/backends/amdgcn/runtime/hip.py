@@ -82,30 +82,9 @@ class Hip(DriverLibrary):
 
         return Runtime.get()
 
-    # HIP does not tell a child that was forked from a process that uses the GPU: calls there would hang.
-    process: int | None = None  # the one that has initialised the runtime
-
-    @property
-    def _forked(self) -> bool:
-        return self.process not in (None, os.getpid())
-
-    @once
-    def start(self) -> None:
-        """Initialise the runtime, once."""
-        super().start()
-        self.process = os.getpid()
-
-    def available(self) -> bool:
-        """True if there is a device that this process can use."""
-        return not self._forked and super().available()
-
-    def present(self) -> bool:
-        """True if there is a device, though this process may not use it."""
-        return self._forked or super().present()
-
     def function(self, name: str) -> Any:
-        """A function of the runtime; an error where there is none, and in a forked child."""
-        if self._forked:
+        """A function of the runtime; an error where there is none, and in a forked child, where calls would hang."""
+        if name != "init" and self.forked:
             raise HipError("a process that was forked from one that uses the GPU cannot use it\nhint: start processes "
                            "by spawn: multiprocessing.set_start_method('spawn')")
         return super().function(name)

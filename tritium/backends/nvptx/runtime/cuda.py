@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,16 @@ class Cuda(DriverLibrary):
         "multiprocessor_count": 16, "mem_clock_rate": 36, "mem_bus_width": 37, "max_threads_per_sm": 39, "major": 75,
         "minor": 76, "shared_mem_per_sm": 81, "l2_bytes": 38,
     }  # fmt: skip
+
+    remedies = {  # noqa: RUF012
+        3: "a process that was forked from one that uses the GPU cannot use it: start processes by spawn, "
+           "multiprocessing.set_start_method('spawn')",
+        100: "nvidia-smi lists the GPUs of this machine; CUDA_VISIBLE_DEVICES hides some",
+    }  # fmt: skip
+
+    def hidden(self) -> bool:
+        """Whether CUDA_VISIBLE_DEVICES names no device."""
+        return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
 
     def names(self) -> Iterator[str]:
         """Where libcuda may be."""
