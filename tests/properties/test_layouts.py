@@ -1,5 +1,8 @@
 """Laws of linear layouts, for random layouts: no GPU needed."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +19,7 @@ from tritium.backends.gpu.layout.linear import (
     solve,
 )
 from tritium.backends.gpu.layout.swizzle import swizzled
+from tritium.backends.gpu.lower import shuffles
 from tritium.backends.gpu.lower.shared_memory import passes, plan, vector_bits
 from tritium.backends.nvptx.isa import fragments
 
@@ -178,3 +182,57 @@ def test_swizzled_rows_are_a_permutation_of_addresses(axis, size):
 def test_replicated_gives_everyone_everything():
     layout = replicated((8,), 4, 32)
     assert layout.registers == 8 and log2(layout.numel) == 3 and isinstance(layout, Layout)
+
+
+# --- shuffles ---------------------------------------------------------------------------------------------------------
+LANES = np.arange(32)
+
+
+class OfLanes:
+    """Stands for a lowering: values are arrays of what each lane has, words have an axis for their elements too."""
+
+    int = staticmethod(lambda x: x)
+    target = SimpleNamespace(shuffle=lambda g, word, how, lane: word[lane])
+    w = SimpleNamespace(
+        binary=lambda opcode, x, y: {"xor": np.bitwise_xor}[opcode](x, y),
+        compare=lambda opcode, x, y: {"icmp ne": np.not_equal}[opcode](x, y)[:, None],
+        select=np.where,
+    )
+
+    def spread(self, images, part):
+        assert part == "lane"
+        return np.bitwise_xor.reduce([np.where(LANES >> k & 1, x, 0) for k, x in enumerate(images)])
+
+
+@given(st.data(), st.sampled_from([1, 2, 4]), st.integers(2, 5))
+def test_shuffles_bring_every_lane_what_it_wants(data, size, registers):
+    bits = [1 << k for k in range(5 + registers)]
+    first = data.draw(st.permutations(bits))
+    stays = data.draw(st.integers(0, registers))
+    others = data.draw(st.permutations([x for x in bits if x not in first[:stays]]))
+    kept = data.draw(st.permutations([*first[:stays], *others[: registers - stays]]))
+    then = [*kept, *others[registers - stays :]]
+    source, to = (Layout((1 << len(bits),), tuple(x[:registers]), tuple(x[registers:]), ())
+                  for x in (first, then))  # fmt: skip
+    per = 4 // size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shuffles, "_shared_cost", lambda *layouts: 1 << 30)
+        patch.setattr(shuffles, "pack_words",
+                      lambda g, x: [np.stack(x[k : k + per], 1) for k in range(0, len(x), per)])  # fmt: skip
+        patch.setattr(shuffles, "unpack_word", lambda g, word, kind: [*word.T])
+        patch.setattr(shuffles, "llvm_type", str)
+        found = shuffles.shuffled(source, to, size)
+        if found is None:
+            staying = {*source.reg} & {*to.reg}
+            assert conversion(source, to) != "lanes" or 1 << len(staying) < per
+            return
+        held = [np.array([source.element(r, lane) for lane in range(32)]) for r in range(source.registers)]
+        moved = shuffles.shuffle(OfLanes(), None, held, source, to, found)
+    assert [list(x) for x in moved] == [[to.element(r, lane) for lane in range(32)] for r in range(to.registers)]
+
+
+def test_shared_memory_is_taken_where_it_is_cheaper():
+    """Rows of floats become columns: four words that leave for each that stays."""
+    rows, columns = (Layout((32, 32), tuple(x[:5]), tuple(x[5:]), ())
+                     for x in ([1 << k for k in range(10)], [1 << k for k in (*range(5, 10), *range(5))]))  # fmt: skip
+    assert conversion(rows, columns) == "lanes" and shuffles.shuffled(rows, columns, 4) is None

@@ -369,16 +369,36 @@ def attention_of_bytes(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl
     tl.store(out_ptr + m[:, None] * D + d[None, :], acc)
 
 
+@triton.jit
+def attention_across_warps(q_ptr, k_ptr, v_ptr, out_ptr, L, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    m, n, d = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
+    q = tl.load(q_ptr + m[:, None] * D + d[None, :])
+    acc = tl.zeros((BM, D), tl.float32)
+    for first in range(0, L, BN):
+        s = tl.dot(q, tl.load(k_ptr + (first + n)[None, :] * D + d[:, None]))
+        p = tl.exp2(s - tl.max(s, 0)[None, :]).to(tl.float16)
+        acc = tl.dot(p, tl.load(v_ptr + (first + n)[:, None] * D + d[None, :]), acc)
+    tl.store(out_ptr + m[:, None] * D + d[None, :], acc)
+
+
+def test_bytes_change_lanes_by_shuffles(check):
+    q, k, v = (data(np.float16, 256, 64).astype(e4m3) for _ in range(3))
+    args = q, k, v, np.zeros((256, 64), np.float16), 256, 128, 64, 64
+    text, _ = emulator.llvm_of(module_of(attention_of_bytes, args)[0], num_warps=8, num_stages=2)
+    assert text.count("llvm.nvvm.shfl.sync.idx.i32(") > 8 and "store <2 x i8>" not in text
+    check(attention_of_bytes, *args, grid=(2,), warps=8)
+
+
 def test_ping_pong_unless_warps_synchronize():
-    """Probabilities of 8 bits go to other threads between the products, through shared memory."""
+    """Where scores are compared across warps, all of them meet in every iteration."""
     signals = {}
-    for kernel, dtype in ((attention, np.float16), (attention_of_bytes, e4m3)):
+    for kernel, dtype in ((attention, np.float16), (attention_of_bytes, e4m3), (attention_across_warps, np.float16)):
         q, k, v = (np.zeros((256, 64), dtype) for _ in range(3))
         module, _ = module_of(kernel, (q, k, v, np.zeros((256, 64), np.float16), 256, 128, 64, 64))
         text, metadata = emulator.llvm_of(module, num_warps=8, num_stages=2)
         assert metadata["producer_warps"]
         signals[kernel] = text.count("call void @llvm.nvvm.barrier.cta.arrive.aligned.count")
-    assert signals == {attention: 3, attention_of_bytes: 0}
+    assert signals == {attention: 3, attention_of_bytes: 3, attention_across_warps: 0}
 
 
 @triton.jit

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -15,18 +16,20 @@ from ..shared_memory.needs import Need, Room, bytes_of, takes_shared
 from .exchange import exchange, exchanges
 from .function import Lowering, Registers, llvm_type, lower
 from .shared_memory import Matrices, Passage, image_of, loaded_matrices, passes, plan, stored_matrices, vector_bits
+from .shuffles import shuffle, shuffled
 from .words import memory_type, pack, to_memory
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
+    from ..target import Target
 
 
 def _convert_need(op: Op, room: Room) -> Need | None:
     """A conversion through shared memory; a tile too large for it is cut."""
     source, target = layout_of(op.operands[0]), layout_of(op)
     size = T.element(op.type).bytes if type(T.element(op.type)) is T.Scalar else 8
-    if conversion(source, target) in ("same", "registers") or exchanges(room.target, source, target, size):
+    if conversion(source, target) in ("same", "registers") or within_warp(room.target, source, target, size):
         return None
     needed = bytes_of(op.type)
     bits = splitting(source, target, needed, room.bytes)
@@ -44,8 +47,18 @@ def convert(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
         elements = target.register_elements()
         return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
     t = T.element(op.type)
-    found = exchanges(g.target, source, target, t.bytes) if type(t) is T.Scalar else None
-    return exchange(g, t, x, source, target, found) if found else _through_shared(g, op, x, source, target)
+    found = within_warp(g.target, source, target, t.bytes) if type(t) is T.Scalar else None
+    return found(g, t, x, source, target) if found else _through_shared(g, op, x, source, target)
+
+
+def within_warp(gpu: Target, source: Layout, target: Layout, size: int) -> Callable[..., list[Val]] | None:
+    """What converts a tile without shared memory: (g, type, registers, source, target); None if nothing does, or
+    shared memory is cheaper."""
+    if steps := exchanges(gpu, source, target, size):
+        return functools.partial(exchange, found=steps)
+    if gpu.shuffles_words and (order := shuffled(source, target, size)):
+        return functools.partial(shuffle, found=order)
+    return None
 
 
 def _through_shared(g: Lowering, op: Op, x: Sequence[Val], source: Layout, target: Layout) -> list[Val]:

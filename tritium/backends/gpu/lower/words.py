@@ -79,7 +79,23 @@ def pack_words(g: Lowering, items: Sequence[Val]) -> list[Val]:
         words = w.cast("bitcast", vector, vector_of(lanes(vector.type) // per, f"i{8 * size * per}"))
         count = len(items) // per
         return [words] if words.type[0] == "i" else [w.extract(words, first // per + k) for k in range(count)]
-    return [w.cast("bitcast", pack(w, items[k : k + per]), f"i{8 * size * per}") for k in range(0, len(items), per)]
+    return [_packed_word(w, items[k : k + per]) for k in range(0, len(items), per)]
+
+
+def _packed_word(w: NumberingWriter, items: Sequence[Val]) -> Val:
+    """Elements as one integer; bytes that are neighbours by twos already move so."""
+    if len(items) == 4 and w.neighbours(items) is None:
+        pairs = [w.neighbours(items[k : k + 2]) for k in (0, 2)]
+        halves = [_half(w, *pair) for pair in pairs if pair is not None and pair[1] % 2 == 0]
+        items = halves if len(halves) == 2 else items
+    return w.cast("bitcast", pack(w, items), f"i{8 * bytes_of(items[0].type) * len(items)}")
+
+
+def _half(w: NumberingWriter, vector: Val, first: int) -> Val:
+    """Two bytes of a vector as an i16."""
+    count = lanes(vector.type) // 2
+    pairs = w.cast("bitcast", vector, vector_of(count, "i16"))
+    return w.extract(pairs, first // 2) if count > 1 else pairs
 
 
 def unpack_word(g: Lowering, word: Val, kind: str) -> list[Val]:

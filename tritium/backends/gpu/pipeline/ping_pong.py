@@ -20,7 +20,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import walk
 from .. import ops as gpu_ops
-from ..layout.linear import axis_bits, conversion
+from ..layout.linear import axis_bits
 from ..layout.values import layout_of
 from .schedule import schedule_ping_pong
 from .search import TOLERANCE
@@ -84,7 +84,7 @@ _ALONE = (gpu_ops.mbarrier_wait, gpu_ops.mbarrier_arrive, gpu_ops.dot_shared, gp
 def _quiet(op: Op) -> bool:
     """True if an op does not synchronize warps."""
     if op.kind is gpu_ops.convert:
-        return conversion(layout_of(op.operands[0]), layout_of(op)) in ("same", "registers")
+        return not op.attrs.get("shared")
     if op.kind is ops.reduce:
         low, width = axis_bits(op.operands[0].type.shape, op.attrs["axis"])
         return not any(x >> low & ((1 << width) - 1) for x in layout_of(op.operands[0]).warp)

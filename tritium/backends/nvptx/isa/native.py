@@ -93,8 +93,8 @@ def _narrow(name: str) -> PairCast:
         """Rounded to nearest, finite; the first operand of the instruction lands in the upper byte."""
         text = f'call i16 asm "cvt.rn.satfinite.{name}.f32 $0, $1, $2;", "=h,f,f"({high.typed}, {low.typed})'
         both = g.w.emit("i16", text, low, high)
-        shifted = g.w.binary("lshr", both, g.w.const("i16", 8))
-        return [g.w.cast("trunc", x, "i8") for x in (both, shifted)]
+        pair = g.w.cast("bitcast", both, "<2 x i8>")
+        return [g.w.extract(pair, k) for k in range(2)]
 
     return emit
 

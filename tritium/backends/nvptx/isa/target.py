@@ -108,6 +108,7 @@ def _target(sm: int) -> NvTarget:
         barrier=threads.barrier,
         uniform=threads.uniform,
         shuffle=threads.shuffle,
+        shuffles_words=True,
         load=global_memory.load,
         store=global_memory.store,
         atomic=atomics.atomic,
