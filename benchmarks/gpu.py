@@ -15,6 +15,7 @@ import math
 import random
 import statistics
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -329,13 +330,16 @@ def timed(fn, count):
     return start.elapsed_time(end) / count
 
 
-def measure(rivals, long, rounds):
-    """Median milliseconds of each rival, taking turns in random order."""
+def measure(rivals, long, rounds, rest=0.0):
+    """Median milliseconds of each rival, taking turns in random order; `rest`: a pause in seconds before each loop of a
+    matrix row, which has 30 calls then."""
     times = {name: [] for name in rivals}
-    counts = {name: max(1, int(60 / max(timed(fn, 3), 1e-3))) for name, fn in rivals.items()} if long else {}
+    count = lambda fn: 30 if rest else max(1, int(60 / max(timed(fn, 3), 1e-3)))
+    counts = {name: count(fn) for name, fn in rivals.items()} if long else {}
     for _ in range(rounds):
         for name in random.sample(list(rivals), len(rivals)):
             if long:
+                time.sleep(rest)
                 times[name].append(timed(rivals[name], counts[name]))
             else:
                 times[name] += [cold(rivals[name]) for _ in range(5)]
@@ -369,7 +373,7 @@ def error_of(row, k, config):
     return ((got - want).abs().max() / want.abs().max().clamp(min=1e-6)).item()
 
 
-def run(row, rounds, sides):
+def run(row, rounds, sides, rest=0.0):
     """One line of the table as a dict; `sides` are the kernels of each implementation."""
     line = {"name": row.name, "unit": row.unit}
     rivals = {"torch": row.reference}
@@ -385,7 +389,7 @@ def run(row, rounds, sides):
             line["error"] = error_of(row, k, config)
             line["correct"] = line["error"] <= row.tolerance
         rivals[name] = lambda k=k, config=config: row.launch(k, **config)
-    line["ms"] = measure(rivals, row.long, rounds)
+    line["ms"] = measure(rivals, row.long, rounds, rest)
     scale = 1e-9 if row.unit == "TFLOP/s" else 1e-6
     line["rate"] = {name: row.work / ms * scale for name, ms in line["ms"].items()}
     return line
@@ -414,6 +418,8 @@ def main(groups, sides, about):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(groups), help="groups to run, or parts of row names")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rest", type=float, default=0, metavar="SECONDS",
+                        help="pause before each loop of a matrix row, as FlashAttention's benchmark does")  # fmt: skip
     parser.add_argument("--json", help="write every figure to this file")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -425,7 +431,7 @@ def main(groups, sides, about):
             if not any(w == group or w in row.name for w in wanted):
                 continue
             try:
-                lines.append(run(row, options.rounds, sides))
+                lines.append(run(row, options.rounds, sides, options.rest))
             except Exception as problem:
                 lines.append(
                     {"name": row.name, "unit": row.unit, "error": f"{type(problem).__name__}: {problem}"[:500]}

@@ -216,7 +216,7 @@ def test_shuffles_bring_every_lane_what_it_wants(data, size, registers):
                   for x in (first, then))  # fmt: skip
     per = 4 // size
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffles, "_shared_cost", lambda *layouts: 1 << 30)
+        patch.setattr(shuffles, "_shared_cost", lambda *of: 1 << 30)
         patch.setattr(shuffles, "pack_words",
                       lambda g, x: [np.stack(x[k : k + per], 1) for k in range(0, len(x), per)])  # fmt: skip
         patch.setattr(shuffles, "unpack_word", lambda g, word, kind: [*word.T])

@@ -29,7 +29,8 @@ def _convert_need(op: Op, room: Room) -> Need | None:
     """A conversion through shared memory; a tile too large for it is cut."""
     source, target = layout_of(op.operands[0]), layout_of(op)
     size = T.element(op.type).bytes if type(T.element(op.type)) is T.Scalar else 8
-    if conversion(source, target) in ("same", "registers") or within_warp(room.target, source, target, size):
+    if conversion(source, target) in ("same", "registers") or within_warp(room.target, source, target, size,
+                                                                            room.alone):
         return None
     needed = bytes_of(op.type)
     bits = splitting(source, target, needed, room.bytes)
@@ -46,17 +47,20 @@ def convert(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     if how == "registers":
         elements = target.register_elements()
         return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
-    t = T.element(op.type)
-    found = within_warp(g.target, source, target, t.bytes) if type(t) is T.Scalar else None
-    return found(g, t, x, source, target) if found else _through_shared(g, op, x, source, target)
+    if "shared" in op.attrs:
+        return _through_shared(g, op, x, source, target)
+    found = within_warp(g.target, source, target, T.element(op.type).bytes)
+    assert found is not None
+    return found(g, T.element(op.type), x, source, target)
 
 
-def within_warp(gpu: Target, source: Layout, target: Layout, size: int) -> Callable[..., list[Val]] | None:
+def within_warp(gpu: Target, source: Layout, target: Layout, size: int,
+                alone: bool = True) -> Callable[..., list[Val]] | None:
     """What converts a tile without shared memory: (g, type, registers, source, target); None if nothing does, or
     shared memory is cheaper."""
     if steps := exchanges(gpu, source, target, size):
         return functools.partial(exchange, found=steps)
-    if gpu.shuffles_words and (order := shuffled(source, target, size)):
+    if gpu.shuffles_words and (order := shuffled(source, target, size, alone)):
         return functools.partial(shuffle, found=order)
     return None
 

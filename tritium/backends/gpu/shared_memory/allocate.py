@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....ir.core import Block, Module, Op, Value, called, callees_first, walk
+from ....ir.core import Block, Module, Op, called, callees_first, walk
 from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
 from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, uses_of
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 def allocate_shared(module: Module, target: Target) -> Module:
     """Give every op that takes shared memory its addresses, and the module the bytes it takes in all."""
-    declared, warps = uses_of(target), module.attrs["num_warps"]
+    declared, room = uses_of(target), Room(target, module.attrs["num_warps"], 0, (), "producer_warps" in module.attrs)
     found: dict[Op, dict] = {}
 
     def allocated(body: Block, start: int) -> int:
-        stack = _Stack(target, warps, declared, uses(body), start)
+        stack = _Stack(room._replace(used=uses(body)), declared, start)
         stack.block(body)
         found.update(stack.found)
         return stack.bytes
@@ -55,8 +55,8 @@ def fits_shared_memory(module: Module, target: Target) -> bool:
 class _Stack:
     """The buffers that are alive while a block runs, as (start, end). What lies below `start` belongs to callers."""
 
-    def __init__(self, target: Target, warps: int, declared: dict[object, Use], used: dict[Value, int], start: int):
-        self.target, self.warps, self.declared, self.used = target, warps, declared, used
+    def __init__(self, room: Room, declared: dict[object, Use], start: int):
+        self.room, self.declared = room, declared
         self.alive = [(0, start)] if start else []
         self.bytes = 0  # the most there ever is
         self.behind_tma = 0  # where that ends which TMA reads, if nothing else is in use; 0 if that is not known
@@ -84,7 +84,7 @@ class _Stack:
 
     def give(self, op: Op, use: Use) -> None:
         """Give an op what it needs."""
-        need = use.needs(op, Room(self.target, self.warps, self.top, self.used))
+        need = use.needs(op, self.room._replace(top=self.top))
         attrs = {name: x for name, x in op.attrs.items() if name not in HOW}
         if need is not None:
             starts = self.place(op, use, need)
@@ -109,6 +109,6 @@ class _Stack:
         """True if a TMA store should use memory behind what TMA is reading, so that nobody has to wait: unless that
         would leave room for fewer programs at once, or the store waits for the earlier ones anyway."""
         _, end = side_by_side(self.behind_tma, need.sizes, need.alignment)
-        most = self.target.shared_bytes
+        most = self.room.target.shared_bytes
         known = self.behind_tma and not op.attrs["ordered"] and "cut" not in need.attrs
         return bool(known and end <= most < 2 * self.bytes)

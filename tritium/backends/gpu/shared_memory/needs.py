@@ -25,12 +25,13 @@ BUFFER_ALIGNMENT = 1024  # bytes: where swizzled rows repeat
 
 class Room(NamedTuple):
     """What an op may know of where it takes shared memory: `top` is where free memory begins, `used` has the ops whose
-    results somebody reads."""
+    results somebody reads. `alone`: no other program shares the multiprocessor, so nobody computes while warps meet."""
 
     target: Any
     warps: int
     top: int
     used: Container[Op]
+    alone: bool = False
 
     @property
     def bytes(self) -> int:
