@@ -89,7 +89,7 @@ def rows_forward():
                 yield forward(style, d, causal=causal)
     yield from (forward("pointer", d, causal=causal, length=4096) for d in (64, 128) for causal in (False, True))
     yield from (forward("pointer", d, BF16, causal=True) for d in (64, 128, 256))
-    yield from (forward("pointer", d, causal=True, group=4) for d in (64, 128))
+    yield from (forward(style, d, causal=True, group=4) for style in ("pointer", "descriptor") for d in (64, 128))
 
 
 def rows_fp8():

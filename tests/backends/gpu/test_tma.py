@@ -303,6 +303,49 @@ def test_tensors_as_large_as_the_grid_or_a_product_of_arguments(check, by_grid):
 
 
 @triton.jit
+def grouped(a_ptr, b_ptr, c_ptr, Z, H, G, deep, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Products of stacked matrices; G neighbours share their left side, as heads in attention do."""
+    K = deep // 4
+    a = tl.make_tensor_descriptor(a_ptr, [Z * (H // G) * BM, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [tl.cdiv(deep, 4), BN], [BN, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [Z * (H // G) * G * BM, BN], [BN, 1], [BM, BN])
+    z, h = tl.program_id(0), tl.program_id(1)
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([(z * (H // G) + h // G) * BM, k]), b.load([k, 0]), total)
+    c.store([(z * (H // G) * G + h) * BM, 0], total)
+
+
+@pytest.mark.parametrize(("heads", "group", "deep"), [(6, 3, 512), (7, 3, 480), (2, 3, 256), (-7, 3, 256),
+                                                      (6, 3, 144), (4, -2, 256)])
+def test_tensors_as_large_as_quotients(check, heads, group, deep):
+    """Rounded toward zero. The driver refuses sizes that are not positive, and strides that are no multiples of 16
+    bytes: then the fallback variant loads."""
+    a, b = data(np.float16, 2 * 2 * 64, deep // 4), data(np.float16, deep // 4, 64)
+    args = a, b, np.zeros((2 * 6 * 64, 64), np.float32), 2, heads, group, deep, 64, 64, 64
+    check(grouped, *args, grid=(2, 6))
+
+
+@triton.jit
+def clamped(a_ptr, b_ptr, c_ptr, M, K, most, REDUCE: tl.constexpr, B: tl.constexpr):
+    """Tensors whose sizes are clamped, or what remains of a division."""
+    rows = M - M % B if REDUCE else tl.maximum(tl.minimum(M, most), 0)
+    a = tl.make_tensor_descriptor(a_ptr, [rows, K], [K, 1], [B, B])
+    m, n, total = tl.program_id(0) * B, tl.arange(0, B), tl.zeros((B, B), tl.float32)
+    for k in range(0, K, B):
+        b = tl.load(b_ptr + (k + n)[:, None] * B + n[None, :], mask=(k + n)[:, None] < tl.minimum(K, most), other=0.0)
+        total = tl.dot(a.load([m, k]), b, total)
+    tl.store(c_ptr + (m + n)[:, None] * B + n[None, :], total)
+
+
+@pytest.mark.parametrize("reduce", [True, False])
+@pytest.mark.parametrize(("rows", "most"), [(128, 192), (192, 100), (64, -1), (63, 63)])
+def test_tensors_as_large_as_minima_and_remainders(check, rows, most, reduce):
+    a, b = data(np.float16, 192, 128), data(np.float16, 128, 64)
+    check(clamped, a, b, np.zeros((192, 64), np.float32), rows, 128, most, reduce, 64, grid=(3,))
+
+
+@triton.jit
 def one_left_side(a_ptr, b_ptr, c_ptr, N, AGAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     a = tl.load(a_ptr + m[:, None] * BK + k[None, :])

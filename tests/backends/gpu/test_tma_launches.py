@@ -8,10 +8,11 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_tma import by_descriptors, product, stacked
+from tests.backends.gpu.test_tma import by_descriptors, grouped, product, stacked
 from tests.backends.nvptx import fake_driver
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda
+from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.ir.preconditions import preconditions_of
 
 
@@ -93,6 +94,71 @@ def test_sizes_follow_from_the_grid_and_from_products_of_arguments(fake, by_grid
     assert sorted(x[1:3] for x in fake.maps) == [(4096, (128, 6144)), (8192, (64, 6144)), (12288, (64, 6144))]
     stacked[(4, 48)](A, B, C, 4, 48, 128, by_grid, 64, 64, 64)
     assert sorted(x[1:3] for x in fake.maps[3:]) == [(4096, (128, 12288)), (12288, (64, 12288))]
+
+
+def as_dims(size):
+    """A size as the driver is told it."""
+    return size % (1 << 64)
+
+
+@pytest.mark.parametrize(("heads", "group", "rows"), [(8, 4, 2), (11, 4, 2), (-11, 4, -2), (11, -4, -2), (-9, -4, 2),
+                                                      (3, 4, 0), (0, 4, 0), (8, 0, 0), (8, -1, -8)])
+def test_sizes_are_quotients_rounded_toward_zero(fake, heads, group, rows):
+    """A division by zero traps no more than in a kernel."""
+    grouped.device_caches.clear()
+    fake.parameters = 7
+    kernel = grouped[(3, 5)](A, B, C, 3, heads, group, 520, 64, 64, 64)
+    assert not kernel.metadata.tensor_maps  # 520 is no multiple of 16, as strides must be
+    kernel = grouped[(3, 5)](A, B, C, 3, heads, group, 512, 64, 64, 64)
+    found = sorted(x[1:4] for x in fake.maps)
+    assert found == [(4096, (128, as_dims(3 * rows * 64)), (256,)), (8192, (64, 128), (128,)),
+                     (12288, (64, as_dims(3 * rows * group * 64)), (128,))]
+    compared = [Template(*x).tensor([4096, 8192, 12288, 3, heads, group, 512], (3, 5, 1))
+                for x in kernel.metadata.tensor_maps]
+    assert sorted((address, tuple(map(as_dims, reversed(sizes)))) for address, sizes, _ in compared) == [
+        x[:2] for x in found]
+
+
+@pytest.mark.parametrize("heads", [3, 0, -8])
+def test_sizes_that_are_not_positive_take_another_kernel(fake, heads):
+    encode = fake._cuTensorMapEncodeTiled
+
+    def strict(out, kind, rank, address, dims, *rest):
+        encode(out, kind, rank, address, dims, *rest)
+        return int(not all(1 <= n <= 1 << 32 for n in (ctypes.c_uint64 * rank).from_address(dims)))
+
+    fake._cuTensorMapEncodeTiled = strict
+    grouped.device_caches.clear()
+    fake.parameters = 7
+    for given, block in ((8, 160), (heads, 128), (8, 160)):
+        grouped[(3, 5)](A, B, C, 3, given, 4, 512, 64, 64, 64)
+        assert fake.launches[-1]["block"] == (block, 1, 1)
+
+
+@triton.jit
+def mixed(a_ptr, b_ptr, c_ptr, K, p, q, B: tl.constexpr):
+    rows = tl.minimum(p // q, 100) * tl.maximum(p % q, q) + (p * p * p * q * q * K) // (p * q * K) // 7
+    a = tl.make_tensor_descriptor(a_ptr, [rows, K], [K, 1], [B, B])
+    b = tl.make_tensor_descriptor(b_ptr, [tl.cdiv(tl.num_programs(1) * K, p), B], [B, 1], [B, B])
+    n, total = tl.arange(0, B), tl.zeros((B, B), tl.float32)
+    for k in range(0, K, B):
+        total = tl.dot(a.load([0, k]), b.load([k, 0]), total)
+    tl.store(c_ptr + n[:, None] * B + n[None, :], total)
+
+
+@pytest.mark.parametrize(("p", "q"), [(17, 5), (-17, 5), (17, -5), (-17, -5), (5000, 3), (2, 2000), (31, 31)])
+def test_values_of_the_host_are_those_of_the_kernel(fake, p, q):
+    mixed.device_caches.clear()
+    fake.parameters = 6
+    kernel = mixed[(1, 9)](A, B, C, 64, p, q, 64)
+    quotient = lambda a, b: int(a / b)
+    rest = p - quotient(p, q) * q
+    rows = min(quotient(p, q), 100) * max(rest, q) + quotient(p * p * q, 7)
+    sizes = rows, quotient(9 * 64 + p - 1, p)
+    loads = [x[2] for x in fake.maps if x[1] < 12288]
+    assert loads == [(64, as_dims(sizes[0])), (64, as_dims(sizes[1]))]
+    compared = [Template(*x).tensor([4096, 8192, 12288, 64, p, q], (1, 9, 1)) for x in kernel.metadata.tensor_maps]
+    assert [x[1][0] for x in compared][:2] == list(sizes)
 
 
 @triton.jit

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import ops
-from ...analysis.polynomial import Poly
+from ...analysis.arithmetic import EVERYTHING
+from ...analysis.polynomial import Poly, Scalars
 from ...ir import types as T
-from ...ir.core import Op
+from ...ir.core import Arg, Op
 from ...named_tuples import NamedTuple
 from .analysis.affine import ENDLESS, Access, limits
 
 if TYPE_CHECKING:
     from ...ir.builder import Builder
-    from ...ir.core import Arg, Value
+    from ...ir.core import Value
 
 
 class Tma(NamedTuple):
@@ -41,8 +42,13 @@ class Tma(NamedTuple):
     wait: Callable
 
 
+COMPUTED = (ops.div, ops.rem, ops.min_, ops.max_)  # of values that the host knows, it computes these as well
+ALIGNMENT = 16  # bytes: addresses and strides are multiples of it
+
+
 class HostValues:
-    """The values that the host knows before a launch: the kernel's own arguments, and the sizes of the grid.
+    """The values that the host knows before a launch: the kernel's own arguments, the sizes of the grid, and quotients
+    and the like of their sums and products.
 
     `sizes` are the arguments that hold the grid; without them, `num_programs` does.
     """
@@ -50,14 +56,51 @@ class HostValues:
     def __init__(self, arguments: Sequence[Arg], sizes: Sequence[Arg] = ()):
         own, grid = enumerate(arguments), enumerate(sizes)
         self._slots: dict[Value, int] = {**{x: k for k, x in own}, **{x: ~k for k, x in grid}}
-        self._asked = not sizes
+        self._asked, self._scalars = not sizes, Scalars()
+        self._computed: dict[Op, bool] = {}  # ops of which that is known: whether the host computes them
 
-    def slot(self, x: Value) -> int:
-        """The number of an argument, or ~axis for the size of the grid on an axis."""
-        return ~x.attrs["axis"] if type(x) is Op else self._slots[x]
+    def slot(self, x: Value) -> Any:
+        """The number of an argument, ~axis for the size of the grid on an axis, or (name, left, right) for what is
+        computed of two sums."""
+        if type(x) is not Op:
+            return self._slots[x]
+        return (x.kind.name, *map(self.sum, self._operands(x))) if x.kind in COMPUTED else ~x.attrs["axis"]
+
+    def sum(self, poly: Poly) -> tuple:
+        """A polynomial as the host evaluates it: the sum of (factor, slots)."""
+        return tuple((c, tuple(sorted(map(self.slot, m), key=_order))) for m, c in poly.terms.items())
 
     def __contains__(self, x: Value) -> bool:
-        return x in self._slots or (self._asked and type(x) is Op and x.kind is ops.num_programs)
+        if type(x) is not Op:
+            return x in self._slots
+        if x.kind not in COMPUTED or x.type not in (T.i32, T.i64):
+            return self._asked and x.kind is ops.num_programs
+        if x not in self._computed:
+            self._computed[x] = all(y in self for poly in self._operands(x) for y in poly.values)
+        return self._computed[x]
+
+    def _operands(self, x: Op) -> list[Poly]:
+        return [self._scalars(y) for y in x.operands]
+
+
+def _order(slot: Any) -> tuple[int, int, str]:
+    """Sorts numbers before computed slots."""
+    return (0, slot, "") if isinstance(slot, int) else (1, 0, str(slot))
+
+
+def divisor(x: Value) -> int:
+    """A power of two that divides a value the host knows.
+
+    A quotient of something that is promised to be a multiple of 16 counts as aligned: no promise says more, and the
+    driver refuses tensors whose address or strides are not.
+    """
+    if type(x) is not Op or x.kind not in COMPUTED:
+        return x.attrs.get("divisible", 1) if type(x) is Arg else 1
+    sides = [Scalars()(y) for y in x.operands]
+    if x.kind is ops.div:
+        varying = Poly({m: c for m, c in sides[0].terms.items() if m})
+        return EVERYTHING if varying and varying.divisor(divisor) >= ALIGNMENT else 1
+    return min(side.divisor(divisor) for side in sides)
 
 
 def tensor_map(tma: Tma, known: HostValues, tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple:
@@ -69,9 +112,9 @@ def tensor_map(tma: Tma, known: HostValues, tile: T.Tile, axis: int, access: Acc
 
 def span(known: HostValues, tile: T.Tile, access: Access) -> tuple[int, int, tuple, tuple]:
     """The memory of the tensor of an access: bytes of an element, base argument, offset, and dims, as in a template."""
-    spell = lambda poly: tuple((c, tuple(sorted(map(known.slot, m)))) for m, c in poly.terms.items())
-    dims = tuple((spell(Poly.of(ENDLESS) if s.size is None else s.size), spell(s.stride)) for s in access.dims)
-    return (tile.element.bytes, known.slot(access.base), spell(access.offset), dims)
+    size = lambda dim: Poly.of(ENDLESS) if dim.size is None else dim.size
+    dims = tuple((known.sum(size(dim)), known.sum(dim.stride)) for dim in access.dims)
+    return (tile.element.bytes, known.slot(access.base), known.sum(access.offset), dims)
 
 
 def reached(b: Builder, access: Access, starts: Sequence[Value], sure: bool = False,

@@ -25,7 +25,7 @@ from tritium.compiler.sources import with_options
 from tritium.insight.emulator.machine import Machine
 from tritium.insight.emulator.memory import Fault, Memory
 from tritium.insight.emulator.targets import gpu_of, machine_of, target_of
-from tritium.insight.emulator.tma import tensor_of
+from tritium.insight.emulator.tma import encodable, tensor_of
 from tritium.ir.preconditions import preconditions_of
 
 __all__ = ["Fault", "execute", "fit", "llvm_of", "machine_of", "run", "target_of"]
@@ -75,8 +75,10 @@ def execute(text, memory, grid, threads, shared, maps=(), blocks=1, make: Any = 
 def fit(metadata, args, grid):
     """Whether a launch is as the kernel takes for granted; the launcher would launch another, too."""
     bits = lambda x: int(x if isinstance(x, int | np.integer) else np.float32(x).view(np.int32))
-    slots = (ctypes.c_int64 * len(args))(*map(bits, Memory(args).arguments))
-    return Guard(preconditions_of(metadata)).hold(grid, ctypes.addressof(slots))
+    values = Memory(args).arguments
+    slots = (ctypes.c_int64 * len(args))(*map(bits, values))
+    held = Guard(preconditions_of(metadata)).hold(grid, ctypes.addressof(slots))
+    return held and all(encodable(Template(*x), values, grid) for x in metadata.get("tensor_maps", ()))
 
 
 BLOCKS = 2  # places for programs that kernels share out among themselves

@@ -61,10 +61,25 @@ class TensorMap:
 _ELEMENTS = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "fp64": np.float64}
 
 
+def encodable(template, values, grid):
+    """Whether the driver encodes the tensor of a template at a launch: it refuses sizes that are not positive or too
+    large, and addresses and strides that are no multiples of 16.
+
+    >>> from tritium.backends.nvptx.runtime.tensor_map import Template
+    >>> row = ((1, ()),), ((8, ()),)
+    >>> template = Template("fp16", 2, 0, (), (row, (((1, (1,)),), ((1, ()),))), (1, 8), 0)
+    >>> [encodable(template, [address, size], (1, 1, 1)) for address, size in ((64, 8), (64, 0), (64, -8), (8, 8))]
+    [True, False, False, False]
+    """
+    address, shape, strides = template.tensor(values, grid)
+    sizes = all(1 <= n <= 1 << 32 for n in shape) and all(0 < s < 1 << 40 for s in strides)
+    return sizes and not any(x % 16 for x in (address, *strides[:-1]))
+
+
 def tensor_of(template, values, grid):
     """The TensorMap of a template for the values of a kernel's arguments and its grid, as the driver encodes it at a
     launch."""
-    address, shape, strides = template.tensor(values, grid)
-    if not all(1 <= n <= 1 << 32 for n in shape) or not all(0 < s < 1 << 40 for s in strides):
+    if not encodable(template, values, grid):
         raise Fault("TMA has no such tensors: another kernel should have been launched")
+    address, shape, strides = template.tensor(values, grid)
     return TensorMap(address, shape, strides, template.box, template.element, template.size, template.swizzle)

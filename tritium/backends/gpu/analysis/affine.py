@@ -270,12 +270,14 @@ class _Box:
         return Dim(size, axis.step, start, box, bool(lows))
 
     def endless(self, k: int) -> Dim:
-        """An unbounded axis takes the multiples of its step; the fastest one, terms without uniform values."""
+        """An unbounded axis takes the multiples of its step; the fastest one, terms without arguments and the grid: in
+        its start, a quotient needs no alignment."""
         step = self.form.axes[k].step
         if k != self.fast:
             start, self.rest = self.rest.divided(step)
         else:
-            plain = Poly({m: c for m, c in self.rest.terms.items() if not any(map(self.uniform, m))})
+            given = lambda x: self.uniform(x) and (type(x) is not Op or x.kind is ops.num_programs)
+            plain = Poly({m: c for m, c in self.rest.terms.items() if not any(map(given, m))})
             start, self.rest = plain, self.rest - plain
         return Dim(None, step, start, self.shape[k])
 

@@ -10,8 +10,8 @@ from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, bytes_of, takes_shared
-from ...gpu.tma import Tma
-from ..runtime.tensor_map import MOST_FACTORS, MOST_MAPS, TYPES
+from ...gpu.tma import ALIGNMENT, Tma, divisor
+from ..runtime.tensor_map import MOST_MAPS, TYPES
 from .shared_memory import await_boxes, block_rank, copy_box, end_boxes, expect, store_box
 from .threads import barrier, proxy_fence
 from .warp_roles import element_store
@@ -69,15 +69,12 @@ def fits(tile: T.Tile, axis: int, access: Access) -> bool:
     """True if TMA can load a 2-D tile with rows along `axis`: the address and all strides are multiples of 16 bytes,
     and a buffer is a whole number of swizzled blocks."""
     size = tile.element.bytes
-    known = lambda x: x.attrs.get("divisible", 1)
     aligned = [dim.stride * size for dim in access.dims[:-1]] + [access.offset * size]
-    numbers = [dim.size for dim in access.dims if dim.size is not None] + aligned
     return (
         signature_name(tile.element.name) in TYPES
         and access.tile[axis] == len(access.dims) - 1
-        and known(access.base) >= 16
-        and all(poly.divisor(known) >= 16 for poly in aligned)
-        and all(len(product) <= MOST_FACTORS for poly in numbers for product in poly.terms)
+        and divisor(access.base) >= ALIGNMENT
+        and all(poly.divisor(divisor) >= ALIGNMENT for poly in aligned)
         and row_width(tile.shape, axis, size) >= 16
         and tile.shape[1 - axis] >= 8
         and tile.numel * size % 1024 == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ....named_tuples import NamedTuple
 from . import cuda
@@ -14,7 +15,6 @@ TYPES = {  # CUtensorMapDataType, by signature string; 8-bit floats are copied a
     "i16": 1, **dict.fromkeys(("fp8e5", "fp8e4nv", "fp8e4b15", "fp8e5b16", "fp8e4b8"), 0),
 }  # fmt: skip
 MOST_MAPS = 16  # of a kernel
-MOST_FACTORS = 4  # slots that are multiplied in a term of a template
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> CUtensorMapSwizzle
 SPANS = {number: span for span, number in SWIZZLES.items()}
 
@@ -44,9 +44,49 @@ def encode(address: int, element: int | str, element_bytes: int, shape: Sequence
 
 
 # --- templates: functions of a kernel's arguments ---------------------------------------------------------------------
+def value(slot: Any, arguments: Sequence[int], grid: Sequence[int]) -> int:
+    """The value of a slot in a launch: the number of an argument, ~axis for the size of the grid on an axis, or (name,
+    left, right) for what the host computes of two sums. Quotients are rounded toward zero, as in kernels.
+
+    >>> heads = ("div", ((1, (0,)), (1, ())), ((4, ()),))  # (argument 0 + 1) / 4
+    >>> value(heads, [31], (1, 1, 1)), value(heads, [-31], (1, 1, 1)), value(("rem", *heads[1:]), [-31], (1, 1, 1))
+    (8, -7, -2)
+    """
+    if isinstance(slot, int):
+        return int(arguments[slot] if slot >= 0 else grid[~slot])
+    name, *sides = slot
+    left, right = (total(terms, arguments, grid) for terms in sides)
+    return _COMPUTED[name](left, right)
+
+
+def total(terms: Sequence, arguments: Sequence[int], grid: Sequence[int]) -> int:
+    """The value of a sum of (factor, slots) in a launch.
+
+    >>> total(((2, (0, -1)), (1, ())), [5], (3, 1, 1))
+    31
+    """
+    return sum(factor * math.prod(value(slot, arguments, grid) for slot in slots) for factor, slots in terms)
+
+
+def _quotient(a: int, b: int) -> int:
+    """a / b, rounded toward zero; 0 if b is."""
+    whole = abs(a) // abs(b) if b else 0
+    return whole if (a < 0) == (b < 0) else -whole
+
+
+_COMPUTED = {  # as the native launcher computes them
+    "mul": lambda a, b: a * b,
+    "div": _quotient,
+    "rem": lambda a, b: a - _quotient(a, b) * b if b else 0,
+    "min": min,
+    "max": max,
+}
+COMPUTED = tuple(_COMPUTED)
+
+
 class Template(NamedTuple):
-    """A tensor map as a function of a launch: its base argument, and numbers as sums of (factor, slots). A slot is the
-    number of an argument, or ~axis for the size of the grid on an axis.
+    """A tensor map as a function of a launch: its base argument, and numbers as sums of (factor, slots), with slots as
+    in `value`.
 
     `offset` is added to the base, `dims` are (size, stride) of each dimension, slowest first, all in elements; then the
     box size in each dimension and the bytes of the swizzle.
@@ -68,7 +108,6 @@ class Template(NamedTuple):
         ...     [4096, 5], (1, 3, 1))
         (4096, [960, 64], [128, 2])
         """
-        value = lambda slot: int(arguments[slot] if slot >= 0 else grid[~slot])
-        total = lambda terms: sum(factor * math.prod(map(value, slots)) for factor, slots in terms)
-        sizes, strides = zip(*((total(size), total(stride) * self.size) for size, stride in self.dims))
-        return int(arguments[self.base]) + total(self.offset) * self.size, list(sizes), list(strides)
+        number = lambda terms: total(terms, arguments, grid)
+        sizes, strides = zip(*((number(size), number(stride) * self.size) for size, stride in self.dims))
+        return int(arguments[self.base]) + number(self.offset) * self.size, list(sizes), list(strides)
