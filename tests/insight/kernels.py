@@ -145,3 +145,36 @@ def scaled_rows(x_ptr, w_ptr, out_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     row = tl.program_id(0) * BLOCK
     tl.store(out_ptr + row + i, tl.load(x_ptr + row + i) * tl.load(w_ptr + i))
+
+
+@triton.jit
+def product_unlike(a_ptr, b_ptr, c_ptr, count_ptr, M, N, K, HOW: tl.constexpr, B: tl.constexpr, BK: tl.constexpr):
+    """A product by descriptors, with something that a producer warp cannot do."""
+    rows, end = M, K
+    if HOW == "loaded size":
+        rows = tl.load(count_ptr)
+    if HOW == "size of a program":
+        rows = tl.program_id(0) * B + B
+    if HOW == "xor":
+        rows = M ^ 1
+    if HOW == "quotient":
+        rows = M // N * N
+    if HOW == "loaded bound":
+        end = tl.load(count_ptr)
+    a = tl.make_tensor_descriptor(a_ptr, [rows, K], [K, 1], [B, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, B])
+    i, j = tl.program_id(0) * B, tl.program_id(1) * B
+    total = tl.zeros((B, B), tl.float32)
+    if HOW == "early store":
+        tl.store(c_ptr, 0.0)
+    for k in range(0, end, BK):
+        left = a.load([i, k])
+        if HOW == "loaded place":
+            left = a.load([tl.load(count_ptr + k), k])
+        total = tl.dot(left, b.load([k, j]), total)
+        if HOW == "stores":
+            tl.store(c_ptr + k, 0.0)
+    if HOW == "sort":
+        total = tl.sort(total)
+    m, n = i + tl.arange(0, B), j + tl.arange(0, B)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total)

@@ -83,6 +83,40 @@ def test_products_without_tensor_cores_and_without_pipelines():
     assert "pipeline" in rules(of_product(num_stages=1)) and "pipeline" not in rules(of_product())
 
 
+SIZE = "the host cannot describe its tensor before the launch, because the size"
+
+
+@pytest.mark.parametrize(("how", "where", "why", "remedy"), [
+    ("loaded size", "left = a.load([i, k])", f"{SIZE} is loaded in the kernel (line ROWS)", "pass it as an argument"),
+    ("size of a program", "left = a.load([i, k])", f"{SIZE} differs between programs", "the same for all programs"),
+    ("xor", "left = a.load([i, k])", f"{SIZE} is computed by `xor`", "pass it as an argument"),
+    ("loaded bound", "for k in", "a bound of the loop is loaded", "pass it as an argument"),
+    ("loaded place", "for k in", "places that it loads from are loaded in the same iteration", "the loop's index"),
+    ("stores", "for k in", "the loop writes memory or synchronizes in every iteration", "store behind the loop"),
+    ("early store", "for k in", "memory is written before the loop", "store behind it"),
+    ("sort", "tl.sort(total)", "`sort` lets all threads exchange elements", "in another kernel"),
+    ("16 warps", "for k in", "it has 16 warps", "num_warps=4 or 8"),
+])
+def test_why_a_loop_has_no_producer_warp(how, where, why, remedy):
+    a, c = np.zeros((256, 256), np.float16), K.floats(256, 256)
+    found = explained(K.product_unlike, (2, 2), a, a, c, np.full(256, 128, np.int32), 256, 256, 256, target="cuda:90a",
+                      programs=1, HOW=how, B=128, BK=64, num_warps=16 if how == "16 warps" else 4)
+    line_of = lambda text: next(n for n, line in found.launch.text if text in line)
+    (finding,) = [f for f in found.findings if f.rule == "producer warp"]
+    title = f"the loop has no producer warp that loads by TMA: {why}"
+    assert title.replace("ROWS", str(line_of("rows = tl.load"))) in finding.title
+    assert finding.line == line_of(where) and remedy in finding.remedy
+
+
+@pytest.mark.parametrize(("how", "target"), [("quotient", "cuda:90a"), ("loaded size", "cuda:80")])
+def test_loops_with_a_producer_warp_or_without_tma_are_no_finding(how, target):
+    a, c = np.zeros((256, 256), np.float16), K.floats(256, 256)
+    found = explained(K.product_unlike, (2, 2), a, a, c, np.full(256, 256, np.int32), 256, 256, 256, target=target,
+                      programs=1, HOW=how, B=128, BK=64)
+    assert "producer warp" not in rules(found)
+    assert (found.timeline.loops[0].how == "producer warp") == (how == "quotient")
+
+
 def test_nothing_to_say_of_a_good_copy():
     n = 1 << 20
     found = explained(K.unmasked, (n // 1024,), np.zeros(n, np.float32), np.zeros(n, np.float32), BLOCK=1024)

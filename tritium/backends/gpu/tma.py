@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 class Tma(NamedTuple):
     """The TMA unit of a target.
 
-    fits(tile, axis, access): it can move this tile. room: bytes of shared memory for multibuffers. warps(number,
-    columns): the ways to give `number` consumer warps a producer, each (extra warps, registers per thread (at launch,
-    in producers, in consumers)), most blocks first; `columns` are those of the widest dot. describe(tile, axis, access,
-    blocks): element type, box and swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this
-    atomic update. maps: how many tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks
-    can multicast a part of this tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g,
-    pending, written): until at most `pending` groups of boxes have still to be read from shared memory, or, if
-    `written`, to be written.
+    misfit(tile, axis, access): why it cannot move this tile, "" if it can. room: bytes of shared memory for
+    multibuffers. warps(number, columns): the ways to give `number` consumer warps a producer, each (extra warps,
+    registers per thread (at launch, in producers, in consumers)), most blocks first; `columns` are those of the widest
+    dot. describe(tile, axis, access, blocks): element type, box and swizzle of the tensor map; `blocks` multicast it.
+    combines(how, element): it has this atomic update. maps: how many tensor maps a kernel may have. divides(tile, axis,
+    blocks): each of `blocks` blocks can multicast a part of this tile. parameter: the LLVM type of a tensor map as a
+    parameter of a kernel. wait(g, pending, written): until at most `pending` groups of boxes have still to be read from
+    shared memory, or, if `written`, to be written.
     """
 
-    fits: Callable
+    misfit: Callable
     room: int
     warps: Callable
     describe: Callable
@@ -42,7 +42,7 @@ class Tma(NamedTuple):
     wait: Callable
 
 
-COMPUTED = (ops.div, ops.rem, ops.min_, ops.max_)  # of values that the host knows, it computes these as well
+COMPUTED = {ops.div: "div", ops.rem: "rem", ops.min_: "min", ops.max_: "max"}  # what the host computes, and its names
 ALIGNMENT = 16  # bytes: addresses and strides are multiples of it
 
 
@@ -64,7 +64,7 @@ class HostValues:
         computed of two sums."""
         if type(x) is not Op:
             return self._slots[x]
-        return (x.kind.name, *map(self.sum, self._operands(x))) if x.kind in COMPUTED else ~x.attrs["axis"]
+        return (COMPUTED[x.kind], *map(self.sum, self._operands(x))) if x.kind in COMPUTED else ~x.attrs["axis"]
 
     def sum(self, poly: Poly) -> tuple:
         """A polynomial as the host evaluates it: the sum of (factor, slots)."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tritium.insight.explain.explanation import Explanation
 
+_FED = 0.2  # what a producer warp saves where tensor cores are the bound
 _HINTED = 0.05  # what wider accesses save where memory is the bound: fewer instructions, more bytes in flight
 
 
@@ -284,6 +285,16 @@ def not_pipelined(e: Explanation) -> Iterator[Finding]:
                           "constant)", gain=0.3)
 
 
+def without_producer(e: Explanation) -> Iterator[Finding]:
+    """Loops around products that no producer warp loads for; not those that wait for their loads, which is worse."""
+    found = e.timeline.obstacle
+    products = [loop for loop in e.timeline.loops if any(w.kind == "mma" for w in loop.body)]
+    if found is not None and products and all(loop.how != "plain" for loop in products):
+        yield Finding("note", "producer warp", found.line or products[0].line,
+                      f"the loop has no producer warp that loads by TMA: {found.why}",
+                      found.remedy or "other tiles or num_warps may have one", gain=_FED * e.part("tensor cores"))
+
+
 def removed(e: Explanation) -> Iterator[Finding]:
     """Accesses that the compiler needs none for."""
     for r in e.requests:
@@ -295,7 +306,7 @@ def removed(e: Explanation) -> Iterator[Finding]:
 
 RULES = (out_of_bounds, stored_by_two, never_stored, uncoalesced, narrow, bank_conflicts, masked_lanes, reloaded,
          loaded_again, contended_atomics, spills, low_occupancy, small_programs, idle_processors, without_tensor_cores,
-         not_pipelined, removed)  # fmt: skip
+         not_pipelined, without_producer, removed)  # fmt: skip
 
 
 def _count(n: float) -> str:

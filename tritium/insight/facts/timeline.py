@@ -17,13 +17,17 @@ from tritium import ops
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.backends.gpu.layout.linear import conversion
 from tritium.backends.gpu.layout.values import layout_of
+from tritium.backends.gpu.passes import pipeline
+from tritium.backends.gpu.pipeline.specialize_warps import refusal, specialize_warps
 from tritium.errors import innermost
+from tritium.insight.emulator.targets import gpu_of
 from tritium.insight.facts.devices import Device, devices_for
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.liveness import Live, liveness
 from tritium.insight.facts.roofline import work_of
 from tritium.ir import types as T
-from tritium.ir.core import walk
+from tritium.ir.core import Op, walk
+from tritium.passes import first_that
 
 LATENCY = 600  # cycles from a request to DRAM to its data
 
@@ -88,13 +92,23 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Obstacle:
+    """Why no producer warp loads for loops around dots, on a GPU that has TMA: where, why, and what helps."""
+
+    line: int
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Timeline:
-    """The loops of a kernel, and what is live at each op."""
+    """The loops of a kernel, what is live at each op, and why it has no producer warp."""
 
     device: str
     roles: tuple[str, ...]
     loops: tuple[Loop, ...]
     live: tuple[Live, ...]
+    obstacle: Obstacle | None = None
 
 
 def timeline(launch: Launch, misses: float = 1.0) -> Timeline:
@@ -105,7 +119,28 @@ def timeline(launch: Launch, misses: float = 1.0) -> Timeline:
     costs = _Costs(device, module, misses)
     roles = next((op for op in walk(module.body) if op.kind is gpu_ops.warp_specialize), None)
     names = ("producer warp", "consumer warps") if roles is not None else ("all warps",)
-    return Timeline(device.name, names, tuple(_loops(module.body, costs)), liveness(module))
+    obstacle = _obstacle(launch) if roles is None else None
+    return Timeline(device.name, names, tuple(_loops(module.body, costs)), liveness(module), obstacle)
+
+
+def _obstacle(launch: Launch) -> Obstacle | None:
+    """What the pass that gives producer warps says of a kernel without one."""
+    gpu, module = gpu_of(launch.target), launch.stages["ttir"]
+    for step in pipeline(gpu):
+        if isinstance(step, first_that):  # the ways to pipeline loops
+            break
+        module = step(module)
+    refused = refusal(module, gpu)
+    if refused is not None:
+        cause = refused.cause if isinstance(refused.cause, Op) else None
+        where = f" (line {_line(cause)})" if cause is not None and cause.loc else ""
+        return Obstacle(_line(refused.op), refused.why + where, refused.remedy)
+    made = specialize_warps(module, gpu)
+    if made is module:
+        return None
+    loop = next(op for op in walk(made.body) if op.kind in _DOTS)
+    return Obstacle(_line(loop), "its buffers leave too little shared memory to the rest of the kernel",
+                    "use smaller tiles or fewer stages")
 
 
 class _Costs:

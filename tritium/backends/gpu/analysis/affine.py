@@ -8,8 +8,8 @@ follow from the kernel's arguments and the grid; only the start of the box may d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .... import ops
 from ....analysis.affine import is_uniform, strides_behind
@@ -206,19 +206,46 @@ class Access(NamedTuple):
     limits: tuple
 
 
+class NoBox(Exception):
+    """Why a tile of pointers is no box that the host can describe: what is wrong, or what of its tensor the host does
+    not know, with the values that this depends on."""
+
+    def __init__(self, what: str, values: Iterable[Value] = ()):
+        super().__init__(what)
+        self.what, self.values = what, tuple(values)
+
+
 def access(pointers: Value, mask: Value | None, scalars: Scalars, uniform: Callable[[Value], bool]) -> Access | None:
     """The Access of a 2-D tile of pointers under a mask (or None); None if it is not a box. `uniform(x)` says whether a
     value is the same in all programs, and known before the launch."""
+    try:
+        return box_of(pointers, mask, scalars, uniform)
+    except NoBox:
+        return None
+
+
+def box_of(pointers: Value, mask: Value | None, scalars: Scalars, uniform: Callable[[Value], bool]) -> Access:
+    """As `access`; NoBox is raised if it is not a box."""
     f = form(pointers, scalars)
     limits = () if mask is None else bounds(mask, scalars)
-    if f is None or limits is None or f.base is None or not uniform(f.base) or len(f.axes) != 2:
-        return None
+    if f is None:
+        raise NoBox("its addresses are not an argument + row * stride + column")
+    if limits is None:
+        raise NoBox("its mask is more than bounds of rows and columns")
+    if f.base is None or not uniform(f.base):
+        raise NoBox("its base pointer is no argument of the kernel")
+    if len(f.axes) != 2:
+        raise NoBox(f"it has {len(f.axes)} axes, not two")
     ended = [(k, None, axis.end) for k, axis in enumerate(f.axes) if axis.end is not None and not axis.wrap]
     limits = (*limits, *ended)
     steps = [axis.step for axis in f.axes]
     fast = next((k for k in (1, 0) if steps[k] == ONE), None)
-    if fast is None or len(steps[1 - fast].terms) != 1 or not all(map(uniform, steps[1 - fast].values)):
-        return None
+    if fast is None:
+        raise NoBox("neither its rows nor its columns are contiguous, as far as the compiler knows")
+    if not all(map(uniform, steps[1 - fast].values)):
+        raise NoBox("the stride", steps[1 - fast].values)
+    if len(steps[1 - fast].terms) != 1:
+        raise NoBox("the stride of its tensor is a sum")
     return _Box(f, limits, fast, pointers.type.shape, uniform).access()
 
 
@@ -231,41 +258,40 @@ class _Box:
         self.rest = f.offset
         self.extra = []
 
-    def access(self) -> Access | None:
+    def access(self) -> Access:
         dims = {k: self.bounded(k) for k in (0, 1)}
-        if any(dim is False for dim in dims.values()):
-            return None
         for k in (1 - self.fast, self.fast):
             if dims[k] is None:
                 dims[k] = self.endless(k)
-        if not self.settle_rest():
-            return None
+        self.settle_rest()
         assert self.form.base is not None
         order = [*self.extra, dims[1 - self.fast], dims[self.fast]]
         if len(order) > MOST_AXES:
-            return None
+            raise NoBox(f"its tensor has more than {MOST_AXES} axes")
         places = (len(order) - 1, len(order) - 2) if self.fast == 0 else (len(order) - 2, len(order) - 1)
         ends = tuple(k for k in (0, 1) if self.form.axes[k].end is not None)
         return Access(self.form.base, self.rest, tuple(order), places, ends, self.form, tuple(self.limits))
 
-    def bounded(self, k: int) -> Dim | Literal[False] | None:
-        """The Dim of an axis that wraps or has bounds; None if it has neither, False if they do not describe a
-        tensor."""
+    def bounded(self, k: int) -> Dim | None:
+        """The Dim of an axis that wraps or has bounds; None if it has neither."""
         axis, box = self.form.axes[k], self.shape[k]
         mine = [limit for limit in self.limits if limit[0] == k]
         if axis.wrap:
-            known = not mine and all(map(self.uniform, axis.wrap.modulus.values))
-            return Dim(axis.wrap.modulus, axis.step, axis.wrap.start, box) if known else False
+            if mine:
+                raise NoBox("its rows wrap, and its mask bounds them as well")
+            if not all(map(self.uniform, axis.wrap.modulus.values)):
+                raise NoBox("the size", axis.wrap.modulus.values)
+            return Dim(axis.wrap.modulus, axis.step, axis.wrap.start, box)
         highs, lows = [h for _, _, h in mine if h is not None], [low for _, low, _ in mine if low is not None]
         if not mine:
             return None
         if not highs or len(set(highs)) > 1 or len(set(lows)) > 1:
-            return False
+            raise NoBox("its mask has several bounds on one axis, or no upper one")
         # the tensor begins at the lower bound; without one, the box starts where what the host does not know vanishes
         start = (lows[0] if lows else highs[0].split(self.uniform)[1]) * -1
         size = highs[0] + start
         if not all(map(self.uniform, size.values)):
-            return False
+            raise NoBox("the size", size.values)
         self.rest = self.rest - start * axis.step
         return Dim(size, axis.step, start, box, bool(lows))
 
@@ -281,17 +307,16 @@ class _Box:
             start, self.rest = plain, self.rest - plain
         return Dim(None, step, start, self.shape[k])
 
-    def settle_rest(self) -> bool:
-        """Terms that are left are uniform, or a value times a uniform stride: an extra dimension. False if neither."""
+    def settle_rest(self) -> None:
+        """Terms that are left are uniform, or a value times a uniform stride: an extra dimension."""
         known, others = self.rest.split(self.uniform)
         for product, times in others.terms.items():
             stride = tuple(x for x in product if self.uniform(x))
             moving = tuple(x for x in product if not self.uniform(x))
             if not stride or times < 0:
-                return False
+                raise NoBox("the place in memory", moving)
             self.extra.append(Dim(None, Poly({stride: times}), Poly({moving: 1}), 1))
         self.rest = known
-        return True
 
 
 def limits(dim: Dim, from_zero: bool = False) -> tuple[int, int]:
@@ -300,4 +325,4 @@ def limits(dim: Dim, from_zero: bool = False) -> tuple[int, int]:
     return least, LARGEST - dim.box if dim.size is None else LARGEST
 
 
-__all__ = ["ENDLESS", "Access", "Dim", "Form", "access", "bounds", "form", "limits", "narrow"]
+__all__ = ["ENDLESS", "Access", "Dim", "Form", "NoBox", "access", "bounds", "box_of", "form", "limits", "narrow"]

@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
-from ....analysis.polynomial import ITERATION, Scalars
+from ....analysis.polynomial import ITERATION, Scalars, in_order
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import effects, sweep
 from ....named_tuples import NamedTuple
 from .. import ops as gpu_ops
-from ..analysis.affine import Access, access, narrow
+from ..analysis.affine import Access, NoBox, access, box_of, narrow
 from ..analysis.demanded_rows import unobserved
 from ..tma import HostValues
 from .loop_info import LoopInfo, stages_of
 from .ping_pong import alternating
-from .schedule import Schedule, schedule_dots, staged_loads
+from .schedule import Schedule, prefetched_loads, schedule_dots, staged_loads
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
@@ -39,6 +39,15 @@ def has_dots(op: Op) -> bool:
 def bytes_of(tile: T.Tile) -> int:
     """Bytes of a tile in a buffer."""
     return tile.numel * tile.element.bytes
+
+
+class Refused(Exception):
+    """Why a kernel gets no producer warp: the op that is refused, what is wrong with it, what helps, and the op that is
+    the cause, if it is another."""
+
+    def __init__(self, op: Op, why: str, remedy: str = "", cause: Value | None = None):
+        super().__init__(why)
+        self.op, self.why, self.remedy, self.cause = op, why, remedy, cause
 
 
 class Opened:
@@ -71,6 +80,32 @@ class Opened:
     def access(self, pointers: Value, mask: Value | None, scalars: Scalars | None = None) -> Access | None:
         """The box of a tile of pointers, if the host can describe its tensor."""
         return access(pointers, mask, scalars or Scalars(), self.known.__contains__)
+
+    def box(self, load: Op, scalars: Scalars) -> Access:
+        """The box of a load; Refused is raised if the host cannot describe its tensor."""
+        try:
+            return box_of(load.operands[0], load.mask, scalars, self.known.__contains__)
+        except NoBox as no:
+            found = no.with_traceback(None)
+        raise self._refused(load, found)
+
+    def _refused(self, load: Op, no: NoBox) -> Refused:
+        if not no.values:
+            return Refused(load, no.what,
+                           "use a tensor descriptor, or an argument + row * stride + column with bounds as the mask")
+        unknown = in_order(x for x in no.values if x is not ITERATION and x not in self.known)
+        behind = [y for x in unknown for y in computed_from(x)]
+        loaded = next((x for x in behind if type(x) is Op and x.kind is ops.load), None)
+        if loaded is not None:
+            how = "is loaded in the kernel"
+        elif any(x in self.places for x in behind):
+            how = "differs between programs"
+        elif unknown and type(unknown[0]) is Op and all(type(x) is Op or x in self.known for x in behind):
+            how = f"is computed by `{unknown[0].kind.name}`"
+        else:
+            how = "is computed in a loop or a branch"
+        return Refused(load, f"the host cannot describe its tensor before the launch, because {no.what} {how}",
+                       "pass it as an argument, the same for all programs", loaded)
 
 
 class Load(NamedTuple):
@@ -124,26 +159,39 @@ class Found(NamedTuple):
 
 
 def find_producer_loops(opened: Opened, can: Capabilities, tma: Tma) -> list[Found]:
-    """The producer loops of a kernel, if warpgroups can alternate and gain first with such schedules; nothing unless
-    all loops around dots can be specialized.
+    """The producer loops of a kernel, if warpgroups can alternate and gain first with such schedules; Refused is raised
+    unless all loops around dots can be specialized.
 
     The kernel writes nothing before the last of them, except in a loop around them, to memory that they do not load.
     """
     body = opened.module.body
     # These need too much shared memory beside the multibuffers, may depend on thread indices, or synchronize the
     # cluster. Dots are checked one by one.
-    if any(op.kind.cross_lane for op in walk(body)):
-        return []
+    for op in walk(body):
+        if op.kind.cross_lane:
+            raise Refused(op, f"`{op.kind.name}` lets all threads exchange elements", "do that in another kernel")
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
         found = _producer_loops(opened, body, can, tma)
         return [Found(_multicast(opened, loops, None, can, tma), ahead=_ahead(opened, body, loops, can, tma))
                 for loops in found]  # fmt: skip
-    if outer.kind is not ops.for_ or not all(map(_pure, outer.operands[:3])) or _written(body, outer):
-        return []
+    if outer.kind is not ops.for_:
+        raise Refused(outer, "dots are in a branch or a `while` loop", "let a `for` loop over a range have them")
+    if not all(map(_pure, outer.operands[:3])):
+        raise _loaded_bounds(outer)
+    if _written(body, outer):
+        raise Refused(outer, "memory is written before the loop", "store behind it, or in another kernel")
     found = [_inside(opened, outer, loops, can, tma)
              for loops in _producer_loops(opened, outer.regions[0], can, tma, outer.regions[0].args[1:])]  # fmt: skip
+    if not any(found):
+        raise Refused(outer, "what the loop around it writes may be what it loads ahead",
+                      "store through descriptors, or with bounds on both axes as the mask, to tensors it does not load")
     return [x for x in found if x is not None]
+
+
+def _loaded_bounds(loop: Op) -> Refused:
+    return Refused(loop, "a bound of the loop is loaded, or computed in a branch or another loop",
+                   "pass it as an argument")
 
 
 def _inside(opened: Opened, outer: Op, loops: list[ProducerLoop], can: Capabilities, tma: Tma) -> Found | None:
@@ -183,15 +231,22 @@ def _producer_loops(opened: Opened, block: Block, can: Capabilities, tma: Tma,
     values."""
     loops, maps = [], []
     for op in filter(has_dots, block.ops):
-        loop = _producer_loop(opened, block, op, can, tma, maps, barred) if op.kind is ops.for_ else None
-        if loop is None:
-            return []
-        loops.append(loop)
-    if len(maps) > tma.maps or _written(block, loops[-1].op):
-        return []
+        if op.kind is not ops.for_:
+            raise Refused(op, "a dot is not in a `for` loop", "let every dot be in a `for` loop over a range")
+        loops.append(_producer_loop(opened, block, op, can, tma, maps, barred))
+    last = loops[-1].op
+    if len(maps) > tma.maps:
+        raise Refused(last, f"the loops load more than {tma.maps} tensors")
+    if _written(block, last):
+        raise Refused(last, "memory is written before the loop", "store behind it, or in another kernel")
     alike = lambda loops: len({len(loop.groups) for loop in loops}) == 1  # they share their barriers
     every = [x for x in (alternating(loops), loops) if x is not None]
-    return [x for x in every if alike(x) and slots_of(x, can, tma) > 1]
+    found = [x for x in every if alike(x) and slots_of(x, can, tma) > 1]
+    if not found and not any(map(alike, every)):
+        raise Refused(last, "the loops have different numbers of dots, which wait for their tiles apart")
+    if not found:
+        raise Refused(last, "the tiles of two iterations do not fit into shared memory", "use smaller tiles")
+    return found
 
 
 def _writes(opened: Opened, block: Block, loops: list[ProducerLoop], ahead: tuple = ()) -> tuple[Written, ...] | None:
@@ -261,7 +316,7 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
         ):
             mask = x.operands[1] if len(x.operands) > 1 else None
             box = opened.access(x.operands[0], mask)
-            if box and not box.ends and not x.attrs["volatile"] and tma.fits(x.type, can.axis(x), box):
+            if box and not box.ends and not x.attrs["volatile"] and not tma.misfit(x.type, can.axis(x), box):
                 if all(_pure(y, barred) for y in _values(box)):
                     found.append(Load(x, box, narrow(box, mask), sum(len(loop.loads) for loop in loops) + len(found)))
     used = slots_of(loops, can, tma) * sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
@@ -271,28 +326,54 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
 
 
 def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: Tma, maps: list,
-                   barred: tuple[Arg, ...]) -> ProducerLoop | None:
+                   barred: tuple[Arg, ...]) -> ProducerLoop:
     stages, info = stages_of(op, opened.module), LoopInfo.of(op, can)
-    staged = staged_loads(info) if stages > 1 else None
+    if stages < 2:
+        raise Refused(op, f"the loop has {stages} stage", "ask for num_stages=2 or more")
+    staged = staged_loads(info)
     if staged is None:
-        return None
+        raise _unstaged(info)
     schedule = schedule_dots(info, staged, "producer", stages)
-    if not all(_pure(x, barred) for x in op.operands[:3]) or not _staged(schedule):
-        return None
+    if not all(_pure(x, barred) for x in op.operands[:3]):
+        raise _loaded_bounds(op)
+    dot = _not_staged(schedule)
+    if dot is not None:
+        raise Refused(dot, "a dot multiplies what is computed from loads, or wants them in another layout", _MULTIPLY)
     scalars, loads = Scalars(op), {}
     inside = {*schedule.body.ops, *schedule.body.args}
     for load in schedule.loads:
-        mask = load.operands[1] if len(load.operands) > 1 else None
-        found = opened.access(load.operands[0], mask, scalars)
-        if found is None or load.attrs["volatile"] or not tma.fits(load.type, can.axis(load), found):
-            return None
+        found = opened.box(load, scalars)
+        if load.attrs["volatile"]:
+            raise Refused(load, "the load is volatile")
+        misfit = tma.misfit(load.type, can.axis(load), found)
+        if misfit:
+            raise Refused(load, misfit, "pass pointers and strides that are multiples of 16, and larger tiles")
         if not all(_pure(x, barred) and _op(x) not in inside for x in _values(found)):
-            return None
+            raise Refused(load, "its place depends on what the loop computes or loads",
+                          "compute it from the loop's index, arguments and the program's index")
         if not all(unobserved(block, op, schedule, load, axis, found) for axis in found.ends):
-            return None
-        loads[load] = Load(load, found, narrow(found, mask), len(maps))
+            raise Refused(load, "it reads other rows instead of those behind the end, and these reach a store",
+                          "mask the store, or mask the load in place of wrapping its rows")
+        loads[load] = Load(load, found, narrow(found, load.mask), len(maps))
         maps.append(found)
     return ProducerLoop(op, schedule, loads, _groups(schedule), stages)
+
+
+def _unstaged(info: LoopInfo) -> Refused:
+    """Why no load of a loop is staged for its dots."""
+    if not info.dots:
+        return Refused(info.loop, "its dots take their operands from registers, or run without tensor cores",
+                       "use larger tiles, and f16, bf16 or 8-bit inputs")
+    if not info.quiet():
+        return Refused(info.loop, "the loop writes memory or synchronizes in every iteration", "store behind the loop")
+    found = prefetched_loads(info)
+    if found is not None and found.indices:
+        return Refused(info.loop, "places that it loads from are loaded in the same iteration",
+                       "compute them from the loop's index, arguments and the program's index")
+    return Refused(info.loop, "what it multiplies is computed from loads", _MULTIPLY)
+
+
+_MULTIPLY = "multiply what is loaded, and scale the product"
 
 
 def _groups(schedule: Schedule) -> list[Group]:
@@ -308,8 +389,8 @@ def _groups(schedule: Schedule) -> list[Group]:
     return list(found.values())
 
 
-def _staged(schedule: Schedule) -> bool:
-    """True if every load that a dot reads is prefetched, in a layout the dot accepts or as an lhs that is read back.
+def _not_staged(schedule: Schedule) -> Op | None:
+    """A dot that reads a load which is not prefetched, in a layout the dot accepts or as an lhs that is read back.
 
     An operand computed from loads (weights of few bits for example) would be loaded by the threads in the iteration
     that needs it; cp.async prefetches it.
@@ -319,10 +400,10 @@ def _staged(schedule: Schedule) -> bool:
             load, transposed = schedule.info.source(x)
             fits = operand == "a" or load is None or schedule.info.layout_fits(dot, load, operand, transposed)
             if load is not None and not (load in schedule.loads and fits):
-                return False
+                return dot
             if load is None and any(map(schedule.info.can_copy, schedule.info.loads_behind(x))):
-                return False
-    return all(op.kind is not ops.dot or op in schedule.dots for op in schedule.body.ops)
+                return dot
+    return next((op for op in schedule.body.ops if op.kind is ops.dot and op not in schedule.dots), None)
 
 
 def _op(x: Value) -> Value:
@@ -337,6 +418,17 @@ def _values(found: Access) -> set[Value]:
     polys += [p for axis in found.form.axes if axis.wrap for p in axis.wrap[:2]]
     polys += [axis.end for axis in found.form.axes if axis.end is not None]
     return {x for poly in polys for x in poly.values if x is not ITERATION}
+
+
+def computed_from(x: Value) -> dict[Value, None]:
+    """A scalar, and the values it is computed from, in order."""
+    found, open_ = {}, [x]
+    while open_:
+        x = open_.pop()
+        if x not in found:
+            found[x] = None
+            open_ += x.operands if type(x) is Op else ()
+    return found
 
 
 def _pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
@@ -357,5 +449,5 @@ def _pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
     return True
 
 
-__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Written", "buffers_of", "bytes_of",
-           "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip
+__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Refused", "Written", "buffers_of", "bytes_of",
+           "computed_from", "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip

@@ -44,7 +44,17 @@ from .capabilities import capabilities
 from .consumer import STATE, consumer_loop, i32, slot_address
 from .iteration import Emission
 from .loop_info import LoopInfo, stages_of
-from .producer import AHEAD, Opened, buffers_of, bytes_of, find_producer_loops, has_dots, slots_of
+from .producer import (
+    AHEAD,
+    Opened,
+    Refused,
+    buffers_of,
+    bytes_of,
+    computed_from,
+    find_producer_loops,
+    has_dots,
+    slots_of,
+)
 from .schedule import prefetched_loads, schedule_dots
 from .search import CLEARLY
 
@@ -63,7 +73,7 @@ def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
     The launcher encodes the tensor maps, so there must be one that does. `number` is that of the plan to emit: the
     first is the best.
     """
-    plans = module.found_by(_planner(target))
+    plans, _ = module.found_by(_planner(target))
     if number >= len(plans):
         return module
     assumed = Assumed(module)
@@ -93,33 +103,53 @@ class Plan(NamedTuple):
         return any(loop.schedule.choice.short for loop in self.found.loops)
 
 
+class Plans(NamedTuple):
+    """The ways to specialize a kernel, the best first, and why there is none."""
+
+    plans: tuple[Plan, ...] = ()
+    refused: Refused | None = None
+
+
+def refusal(module: Module, target: Target) -> Refused | None:
+    """Why a kernel gets no producer warp. None if it may get one, has no loop around dots, or its target has no TMA."""
+    return module.found_by(_planner(target)).refused
+
+
 @functools.cache
-def _planner(target: Target) -> Callable[[Module], tuple[Plan, ...]]:
+def _planner(target: Target) -> Callable[[Module], Plans]:
     """The analysis `_plans` for a target."""
     return functools.partial(_plans, target=target)
 
 
-def _plans(module: Module, target: Target) -> tuple[Plan, ...]:
-    """The ways to specialize a kernel, the best first; none if its threads should copy for themselves."""
-    tma = target.tma
-    if tma is None or not module.attrs.get("launch_checks") or not any(map(_multiplies, module.body.ops)):
-        return ()
+def _plans(module: Module, target: Target) -> Plans:
+    """The ways to specialize a kernel; none if its threads should copy for themselves."""
+    tma, loops = target.tma, [op for op in module.body.ops if _multiplies(op)]
+    if tma is None or not module.attrs.get("launch_checks") or not loops:
+        return Plans()
     ways = _ways(target, tma, module)
-    if not ways or module.attrs.get("maxnreg"):  # the roles share out all registers
-        return ()
-    opened, plans = Opened(module, target.cost), ()
+    if not ways:
+        return Plans((), Refused(loops[0], f"it has {module.attrs['num_warps']} warps", "ask for num_warps=4 or 8"))
+    if module.attrs.get("maxnreg"):  # the roles share out all registers
+        return Plans((), Refused(loops[0], "`maxnreg` shares out the registers", "leave `maxnreg` out"))
+    opened, plans, refused = Opened(module, target.cost), (), None
     able = capabilities(target, opened.module, [])
     for roles in ways:
         # TMA has no masks.
         can = able._replace(vector=lambda load: MIN_TRANSFER, threads=able.threads.consumers(roles))
-        made = tuple(Plan(opened, can, tma, roles, x) for x in find_producer_loops(opened, can, tma))
+        try:
+            made = tuple(Plan(opened, can, tma, roles, x) for x in find_producer_loops(opened, can, tma))
+        except Refused as no:
+            made, refused = (), no.with_traceback(None)
         if made and (not plans or made[0].cycles < plans[0].cycles):
             plans = made
         if not made or not made[0].short:  # more registers would change nothing
             break
+    if not plans:
+        return Plans((), refused)
     # Only a producer warp loads what the blocks of a cluster share once for all.
-    copies = plans and opened.blocks == 1 and _prefers_copies(module, target, plans[0].found.loops)
-    return () if copies else plans
+    if opened.blocks == 1 and _prefers_copies(module, target, plans[0].found.loops):
+        return Plans((), Refused(loops[0], "copies by all threads are faster, by the model of the multiprocessor"))
+    return Plans(plans)
 
 
 def _multiplies(op: Op) -> bool:
@@ -186,17 +216,6 @@ def _synchronizes(op: Op) -> bool:
     return op.kind is ops.while_ or (op.kind.effects_of(op) == "write" and op.kind not in (ops.store, ops.assume))
 
 
-def _computed_from(x: Value) -> set[Value]:
-    """A scalar, and the values it is computed from."""
-    found, open_ = set(), [x]
-    while open_:
-        x = open_.pop()
-        if x not in found:
-            found.add(x)
-            open_ += x.operands if type(x) is Op else ()
-    return found
-
-
 class _Build:
     """Emits the specialized kernel: buffers and mbarriers, then one region per role."""
 
@@ -228,7 +247,7 @@ class _Build:
         """(axis whose program index decides how long a loop is, whether the last programs are the longest); None if it
         is none or several."""
         axes = self.opened.places[:3]
-        deciding = lambda k: {x for loop in self.loops for x in _computed_from(loop.op.operands[k]) if x in axes}
+        deciding = lambda k: {x for loop in self.loops for x in computed_from(loop.op.operands[k]) if x in axes}
         starts, ends = deciding(0), deciding(1)
         if len(starts | ends) != 1:
             return None

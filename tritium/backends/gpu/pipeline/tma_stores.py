@@ -121,7 +121,7 @@ class _Stores:
         if found is None or found.ends:
             return None
         axis = found.tile.index(len(found.dims) - 1)
-        if not self.tma.fits(value.type, axis, found):
+        if self.tma.misfit(value.type, axis, found):
             return None
         return Box(op, found, axis, narrow(found, op.mask))
 

@@ -34,7 +34,7 @@ def support(sm: int, shared_bytes: int) -> Tma | None:
     """The TMA unit of an architecture; None where dots cannot read its buffers."""
     if sm not in ARCHITECTURES:
         return None
-    return Tma(fits, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
+    return Tma(misfit, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
 
 def warps(number: int, columns: int) -> tuple[tuple[int, tuple[int, int, int]], ...]:
@@ -65,20 +65,20 @@ def signature_name(element: str) -> str:
     return _NAMES.get(element, element)
 
 
-def fits(tile: T.Tile, axis: int, access: Access) -> bool:
-    """True if TMA can load a 2-D tile with rows along `axis`: the address and all strides are multiples of 16 bytes,
-    and a buffer is a whole number of swizzled blocks."""
+def misfit(tile: T.Tile, axis: int, access: Access) -> str:
+    """Why TMA cannot load a 2-D tile with rows along `axis`; "" if it can. The address and all strides must be
+    multiples of 16 bytes, and a buffer a whole number of swizzled blocks."""
     size = tile.element.bytes
     aligned = [dim.stride * size for dim in access.dims[:-1]] + [access.offset * size]
-    return (
-        signature_name(tile.element.name) in TYPES
-        and access.tile[axis] == len(access.dims) - 1
-        and divisor(access.base) >= ALIGNMENT
-        and all(poly.divisor(divisor) >= ALIGNMENT for poly in aligned)
-        and row_width(tile.shape, axis, size) >= 16
-        and tile.shape[1 - axis] >= 8
-        and tile.numel * size % 1024 == 0
-    )
+    if signature_name(tile.element.name) not in TYPES:
+        return f"TMA has no {tile.element}"
+    if access.tile[axis] != len(access.dims) - 1:
+        return "its tile lies in memory along the other axis than the dots read it"
+    if divisor(access.base) < ALIGNMENT or any(poly.divisor(divisor) < ALIGNMENT for poly in aligned):
+        return f"its address or a stride is not known to be a multiple of {ALIGNMENT} bytes"
+    if row_width(tile.shape, axis, size) < 16 or tile.shape[1 - axis] < 8 or tile.numel * size % 1024:
+        return f"a tile of {' x '.join(map(str, tile.shape))} elements of {size} bytes is too small"
+    return ""
 
 
 def describe(tile: T.Tile, axis: int, access: Access, blocks: int = 1) -> tuple[str, tuple[int, ...], int]:
