@@ -189,6 +189,28 @@ def test_what_a_loop_writes_lies_apart_from_what_it_loads(fake, address, apart):
     assert fake.launches[-1]["block"] == (160, 1, 1)
 
 
+@triton.jit
+def walking_halves(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    for tile in range(tl.program_id(0), M // 2 // BM, tl.num_programs(0)):
+        a = tl.make_tensor_descriptor(a_ptr, [M // 2, K // 2], [K // 2, 1], [BM, BK])
+        b = tl.make_tensor_descriptor(b_ptr, [K // 2, N // 2], [N // 2, 1], [BK, BN])
+        c = tl.make_tensor_descriptor(c_ptr, [M // 2, N // 2], [N // 2, 1], [BM, BN])
+        total = tl.zeros((BM, BN), tl.float32)
+        for k in range(0, K // 2, BK):
+            total = tl.dot(a.load([tile * BM, k]), b.load([k, 0]), total)
+        c.store([tile * BM, 0], total.to(tl.float16))
+
+
+@pytest.mark.parametrize(("distance", "apart"), [(256 * 128 * 2, True), (256 * 128 * 2 - 16, False),
+                                                 (-256 * 64 * 2, True), (-256 * 64 * 2 + 16, False)])
+def test_stores_to_tensors_of_a_quotients_size_lie_apart(fake, distance, apart):
+    """Also where descriptors are made in the loop."""
+    walking_halves.device_caches.clear()
+    fake.parameters = 6
+    walking_halves[(4,)](Tensor(1 << 20), Tensor(2 << 20), Tensor((1 << 20) + distance), 512, 128, 256, 64, 64, 64)
+    assert fake.launches[-1]["block"] == ((160, 1, 1) if apart else (128, 1, 1))
+
+
 @pytest.mark.parametrize(("grid", "block"), [(64, 160), (2**21, 160), (2**21 + 1, 128)])
 def test_launches_beyond_what_is_granted_take_another_kernel(fake, grid, block):
     """The kernel itself does not look whether boxes are in reach, or small what it divides."""
