@@ -93,6 +93,12 @@ def divisor(x: Value) -> int:
 
     A quotient of something that is promised to be a multiple of 16 counts as aligned: no promise says more, and the
     driver refuses tensors whose address or strides are not.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%n: i32 {divisible=16}) {\\n  %0 = constant {value=8, type=i32} : i32\\n"
+    ...                  "  %1 = div %n, %0 : i32\\n  %2 = min %n, %0 : i32\\n}")
+    >>> divisor(m.args[0]), divisor(m.body.ops[1]) == EVERYTHING, divisor(m.body.ops[2])
+    (16, True, 8)
     """
     if type(x) is not Op or x.kind not in COMPUTED:
         return x.attrs.get("divisible", 1) if type(x) is Arg else 1
