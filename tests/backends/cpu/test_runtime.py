@@ -78,6 +78,34 @@ def test_every_program_runs_once(rt, counter, threads, grid, iterations):
     assert (count(rt, counter, grid, iterations) == 1).all()
 
 
+def threads_of(rt):
+    """A function that launches programs which note their threads, with two to choose from: how many there were."""
+
+    def note_thread(w, args, program, grid, arena):
+        count_program(w, args, program, grid, arena)
+        w.store(w.call("i64", "pthread_self"), w.gep("i64", slot(w, args, 2), program))
+
+    library, entry = kernel(note_thread)
+    rt.set_num_threads(2)
+
+    def threads(iterations, programs=64):
+        assert library
+        out, who = np.zeros(programs, np.int64), np.zeros(programs, np.int64)
+        slots = pack(["NDARRAY", "INT64", "NDARRAY"], [out.ctypes.data, iterations, who.ctypes.data])
+        rt.launch_raw(entry, 64, programs, 1, 1, slots)
+        assert (out == 1).all()
+        return len(set(who))
+
+    return threads
+
+
+def test_short_launches_are_tried_alone_now_and_then(rt):
+    """Beside others a program may take longer than alone, so that sharing seems worth it ever after."""
+    threads = threads_of(rt)
+    assert any(threads(15_000, programs=2) == 2 for _ in range(200))
+    assert any(threads(15_000, programs=2) == 1 for _ in range(64))
+
+
 def test_long_launches_are_shared_and_short_ones_are_not(rt):
     """Each program notes its thread; a pool with two threads needs both for a long launch only.
 
@@ -85,20 +113,7 @@ def test_long_launches_are_shared_and_short_ones_are_not(rt):
     launch later it is known to be short.
     """
 
-    def note_thread(w, args, program, grid, arena):
-        count_program(w, args, program, grid, arena)
-        w.store(w.call("i64", "pthread_self"), w.gep("i64", slot(w, args, 2), program))
-
-    _library, entry = kernel(note_thread)
-    rt.set_num_threads(2)
-
-    def threads(iterations, programs=64):
-        out, who = np.zeros(programs, np.int64), np.zeros(programs, np.int64)
-        slots = pack(["NDARRAY", "INT64", "NDARRAY"], [out.ctypes.data, iterations, who.ctypes.data])
-        rt.launch_raw(entry, 64, programs, 1, 1, slots)
-        assert (out == 1).all()
-        return len(set(who))
-
+    threads = threads_of(rt)
     assert any(threads(200_000) == 2 for _ in range(5))
     assert any(threads(10_000_000, programs=2) == 2 for _ in range(10))
     threads(1)

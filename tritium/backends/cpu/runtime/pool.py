@@ -33,7 +33,9 @@ __all__ = ["SYMBOLS", "pool", "system_values"]
 SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.pool.launches", "tt.run",
            "tt.arena", "tt.assert_fail")  # fmt: skip
 
-_KNOWN = Struct("known", entry="ptr", each="double")  # a kernel, and the ticks of one program in its last launch
+# A kernel, the ticks of one program in its last launch, launches by several threads since one ran alone to see, and
+# after how many one does.
+_KNOWN = Struct("known", entry="ptr", each="double", shared="i64", every="i64")
 
 _STATE = """
 @next = internal global i64 0, align 128          ; the first program nobody has taken
@@ -161,8 +163,42 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
   %spent.f = sitofp i64 %spent to double
   %programs.f = sitofp i64 %programs to double
   %each = fdiv double %spent.f, %programs.f
-  store ptr %entry, field known.entry of %known
   store double %each, field known.each of %known
+  %before = load ptr, field known.entry of %known
+  jump %done if icmp eq ptr %before, %entry
+  store ptr %entry, field known.entry of %known
+  store i64 0, field known.shared of %known
+  store i64 32, field known.every of %known
+done:
+  ret void
+}
+
+; Whether a launch that seems worth sharing, of so many ticks, is to run alone. Beside others, with operands in another
+; core's cache, a program takes longer than alone: a small job that was shared once would seem worth it ever after.
+define internal i1 @try_alone(ptr %known, double %all, double %wake) nounwind {
+  %most = fmul double %wake, 8.0
+  jump %no unless fcmp olt double %all, %most
+  %before = load i64, field known.shared of %known
+  %shared = add i64 %before, 1
+  %every = load i64, field known.every of %known
+  %try = icmp uge i64 %shared, %every
+  %then = select i1 %try, i64 0, i64 %shared
+  store i64 %then, field known.shared of %known
+  ret i1 %try
+no:
+  ret i1 false
+}
+
+; A launch ran alone to see: whether it was worth sharing. Where it was, that is tried half as often.
+define internal void @tried_alone(ptr %known, double %total, double %wake) nounwind {
+  %each = load double, field known.each of %known
+  %all = fmul double %each, %total
+  %worth = fcmp ogt double %all, %wake
+  %every = load i64, field known.every of %known
+  %twice = shl i64 %every, 1
+  %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
+  %next = select i1 %worth, i64 %rarer, i64 32
+  store i64 %next, field known.every of %known
   ret void
 }
 
@@ -488,10 +524,14 @@ first:
   %much = fcmp ogt double %all, %wake.f
   %at_once = and i1 %same, %much
   %start = call i64 @ticks()
-  jump %open if %at_once
+  jump %own unless %at_once
+sure:
+  %try = call i1 @try_alone(ptr %known, double %all, double %wake.f)
+  jump %own if %try else %open
 own:                                              ; alone, until the rest looks like more than waking somebody costs
-  %at = phi i64 [0, %first], [%end, %more]
-  %step = phi i64 [%chunk, %first], [%step1, %more]
+  %trying = phi i1 [false, %first], [true, %sure], [%trying, %more]
+  %at = phi i64 [0, %first], [0, %sure], [%end, %more]
+  %step = phi i64 [%chunk, %first], [%chunk, %sure], [%step1, %more]
   %to = add i64 %at, %step
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
@@ -499,7 +539,11 @@ own:                                              ; alone, until the rest looks 
   %failed = call i1 @stopped(ptr %job)
   jump %more unless or i1 %last, %failed
   call void @learn(ptr %known, ptr %kernel, i64 %start, i64 %end)
+  jump %tried if %trying
   call void @doubt(i64 %start)
+  br label %done
+tried:
+  call void @tried_alone(ptr %known, double %total.f, double %wake.f)
   br label %done
 more:
   %now = call i64 @ticks()
@@ -510,15 +554,17 @@ more:
   %each.seen = fdiv double %spent.f, %end.f
   %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
   %bound = fmul double %wake.f, %end.f
-  %long = fcmp ogt double %rest, %bound
+  %late = fcmp ogt double %rest, %bound
+  %stays = xor i1 %trying, true
+  %long = and i1 %late, %stays
   %tenfold = fmul double %rest, 1.0e1
   %short = fcmp olt double %tenfold, %bound       ; hardly worth the looking at the clock: look less often
   %double = shl i64 %step, 1
   %step1 = select i1 %short, i64 %double, i64 %step
   jump %own unless %long
 open:
-  %from = phi i64 [0, %first], [%end, %more]
-  %each.now = phi double [%each, %first], [%each.seen, %more]
+  %from = phi i64 [0, %sure], [%end, %more]
+  %each.now = phi double [%each, %sure], [%each.seen, %more]
   store atomic i64 %from, ptr @next monotonic, align 8
   store atomic i64 %total, ptr @total monotonic, align 8
   store ptr %job, ptr @open_job
