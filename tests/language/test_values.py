@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from builders import evaluate
 
+import tritium as triton
 import tritium.language as tl
 from tritium.ir import types as T
 from tritium.language.builtins import operators
@@ -228,6 +229,21 @@ def test_softmax_and_sigmoid():
 
 def test_cdiv():
     assert evaluate(tl.cdiv, i32(7, 8, 9, 0), 4).tolist() == [2, 2, 3, 0]
+
+
+@pytest.mark.parametrize("x, y", [(7, 4), (8, 4), (0, 4), (-7, 2), (7, -2), (True, 2), (7.0, 2), (2**70, 3)])
+def test_cdiv_on_the_host(x, y):
+    """Grids call it: two ints are divided at once, constants and floats as the function does."""
+    expected = (x + y - 1) // y
+    assert triton.cdiv(x, y) == triton.cdiv(y=y, x=x) == triton.cdiv(tl.constexpr(x), y) == expected
+    assert type(triton.cdiv(x, y)) is type(expected)
+
+
+def test_wrong_calls_of_cdiv():
+    with pytest.raises(TypeError, match=r"^cdiv\(\) missing 1 required positional argument: 'y'"):
+        triton.cdiv(1)
+    with pytest.raises(ZeroDivisionError):
+        triton.cdiv(1, 0)
 
 
 def test_swizzle2d():
