@@ -76,7 +76,7 @@ def test_zeros():
 def test_a_frozen_object_goes_the_fast_way():
     held = Frozen(3)
     assert run(attribute, held) == 3
-    before = len(attribute.launcher._records)
+    before = len(attribute.launcher.records)
     assert run(attribute, held) == 3 and before > 1
 
 

@@ -259,7 +259,7 @@ def test_a_setting_that_changes_during_a_launch_counts_for_the_next():
             other.start()
             other.join()
         launcher.arm_for("like this", lambda: (lambda records: lambda grid: records, record))
-        seen.append(launcher._records[1:])
+        seen.append(launcher.records[1:])
 
     launcher = Launcher("k", inspect.signature(lambda x: None), slow)
     for _ in range(3):

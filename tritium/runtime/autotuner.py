@@ -24,6 +24,7 @@ from tritium.locks import lock, once_property
 from tritium.refusals import refusal
 from tritium.runtime import kept, tuning
 from tritium.runtime.choices import Choice, Choices
+from tritium.runtime.forwarding import record_of_choice
 from tritium.runtime.heuristic import Heuristics, heuristics
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T, get_full_name
 from tritium.runtime.measuring import Measuring
@@ -55,18 +56,24 @@ class Autotuner(Measuring[T]):
     (2, True)
     """
 
+    _plain = True
+
     @once_property
     def _choices(self) -> Choices:
         return Choices(self.arg_names)
 
     def __getitem__(self: Autotuner[Callable[P, Any]], grid: Any) -> Launch[P]:
-        plain = self.__class__ is Autotuner and "run" not in self.__dict__
-        launch: Any = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
+        launch: Any = self._native
+        if launch is not None:
+            return launch(grid)
+        launch = partial(self._launch, grid) if self._is_plain() else partial(self.run, grid=grid, warmup=False)
         return launch
 
     def _launch(self, grid: Any, /, *args, **kwargs):
         """As `run`; what was chosen for such arguments before is found without making their tuning key."""
         try:
+            if "run" in self.__dict__:
+                return self.run(*args, grid=grid, warmup=False, **kwargs)
             find, fn = self._choices.finders.get((len(args), *kwargs) if kwargs else len(args)), self.fn
             try:
                 choice = find and find(args, kwargs)
@@ -74,21 +81,20 @@ class Autotuner(Measuring[T]):
                 choice = None
             if choice is None:
                 return self._run_and_note(grid, args, kwargs)
-            key, config, only, made_of, send = choice
-            if (self.cache.get(key, only) is not config or config.__dict__ != made_of or "run" in fn.__dict__
-                    or only is not None and len(self.configs) > 1):
+            config, chosen = choice.config, self.configs[0] if len(self.configs) == 1 else self.cache.get(choice.key)
+            if chosen is not config or config.__dict__ != choice.made_of or "run" in fn.__dict__:
                 return self._run_and_note(grid, args, kwargs)
             self.best_config = config
-            if grid.__class__ is tuple and config.pre_hook is None and fn.__class__ is JITFunction:
-                return send(fn[grid], args, kwargs)
             thread = get_ident()
             self._launching[thread] = args
             try:
                 if config.pre_hook is not None:
                     config.pre_hook({**self.nargs, "grid": grid, "warmup": False, **kwargs, **config.all_kwargs()})
-                return send(fn[grid], args, kwargs)
+                done = choice.send(fn[grid], args, kwargs)
             finally:
                 self._launching.pop(thread, None)
+            self._arm(choice, partial(record_of_choice, self, choice, args, kwargs))
+            return done
         except Exception as error:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise
@@ -101,11 +107,12 @@ class Autotuner(Measuring[T]):
             return tell(self, grid, args, kwargs)
         done = self.run(*args, grid=grid, warmup=False, **kwargs)
         if self.fn.__class__ in (JITFunction, Heuristics):  # there, `fn[grid](...)` is `fn.run(..., grid=grid)`
-            only = self.configs[0] if len(self.configs) == 1 else None
             key = self._key({**dict(zip(self.arg_names, args)), **kwargs})
-            config = self.cache.get(key, only)
+            config = self.configs[0] if len(self.configs) == 1 else self.cache.get(key)
             if config is not None:
-                self._choices.note(args, kwargs, self.keys, Choice.of(key, config, only, args, kwargs))
+                choice = Choice(key, config, args, kwargs)
+                self._choices.note(args, kwargs, self.keys, choice)
+                self._arm(choice, partial(record_of_choice, self, choice, args, kwargs))
         return done
 
     def run(self, *args, **kwargs):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tritium.language.source.fingerprints import COMMON
 from tritium.locks import lock
-from tritium.named_tuples import NamedTuple
+from tritium.runtime.forwarding import Armed
 
 if TYPE_CHECKING:
     from tritium.runtime.tuning import Config
@@ -16,34 +16,28 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "Choices"]
 
 
-class Choice(NamedTuple):
-    """What was chosen for launches that are written alike and have the same tuning key.
+class Choice(Armed):
+    """What was chosen for launches like this one: written alike, with the same tuning key.
 
-    `only` is the configuration if there is no other, `made_of` its attributes at that time;
-    `send(call, args, kwargs)` calls with its keywords added.
+    `made_of` are the configuration's attributes at that time; `send(call, args, kwargs)` calls with its keywords added.
+
+    >>> from tritium.runtime.tuning import Config
+    >>> choice = Choice((), Config({"BLOCK": 64}), (1,), {"n": 2})
+    >>> choice.send(lambda *args, **kwargs: (args, kwargs), (3,), {"n": 4})
+    ((3,), {'n': 4, 'BLOCK': 64, 'num_warps': 4, 'num_ctas': 1, 'num_stages': 3})
     """
 
-    key: tuple
-    config: Config
-    only: Config | None
-    made_of: dict[str, Any]
-    send: Callable[[Callable, tuple, dict[str, Any]], Any]
+    __slots__ = ("config", "key", "made_of", "send")
 
-    @classmethod
-    def of(cls, key: tuple, config: Config, only: Config | None, args: tuple, kwargs: dict[str, Any]) -> Choice:
-        """The choice of a configuration for launches like this.
-
-        >>> from tritium.runtime.tuning import Config
-        >>> choice = Choice.of((), Config({"BLOCK": 64}), None, (1,), {"n": 2})
-        >>> choice.send(lambda *args, **kwargs: (args, kwargs), (3,), {"n": 4})
-        ((3,), {'n': 4, 'BLOCK': 64, 'num_warps': 4, 'num_ctas': 1, 'num_stages': 3})
-        """
-        made_of, chosen = {**vars(config), "kwargs": dict(config.kwargs)}, config.all_kwargs()
+    def __init__(self, key: tuple, config: Config, args: tuple, kwargs: dict[str, Any]):
+        super().__init__()
+        self.key, self.config = key, config
+        self.made_of, chosen = {**vars(config), "kwargs": dict(config.kwargs)}, config.all_kwargs()
         # A call is faster with keywords that are written out.
         parts = [*(f"a[{k}]" for k in range(len(args))), *(f"{name}=k[{name!r}]" for name in kwargs),
                  *(f"{name}=chosen_{name}" for name in chosen)]  # fmt: skip
         values = {f"chosen_{name}": x for name, x in chosen.items()}
-        return cls(key, config, only, made_of, eval(f"lambda call, a, k: call({', '.join(parts)})", values))
+        self.send: Callable = eval(f"lambda call, a, k: call({', '.join(parts)})", values)
 
 
 class Choices:

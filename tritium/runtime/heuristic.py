@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.errors import cut
+from tritium.locks import once_property
+from tritium.runtime.forwarding import Armed, Wrapper, record_of_heuristics
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
 from tritium.runtime.tuning import check_kernel
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Heuristics", "heuristics"]
 
 
-class Heuristics(KernelInterface[T]):
+class Heuristics(Wrapper[T]):
     """A kernel some of whose meta-parameters are functions of its arguments.
 
     >>> import numpy as np
@@ -38,19 +40,34 @@ class Heuristics(KernelInterface[T]):
         self.fn, self.arg_names, self.values = fn, arg_names, values
         self._places = {name: k for k, name in enumerate(arg_names)}
 
+    _plain = True
+
+    @once_property
+    def _forms(self) -> dict[tuple, Armed]:  # ways to write a launch
+        return {}
+
     def __getitem__(self: Heuristics[Callable[P, Any]], grid: Any) -> Launch[P]:
-        plain = self.__class__ is Heuristics and "run" not in self.__dict__
-        launch: Any = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
+        launch: Any = self._native
+        if launch is not None:
+            return launch(grid)
+        launch = partial(self._launch, grid) if self._is_plain() else partial(self.run, grid=grid, warmup=False)
         return launch
 
     def _launch(self, grid: Any, /, *args, **kwargs):
         """As `run`, without handing the grid on as a keyword."""
         try:
-            if self.fn.__class__ is not JITFunction or "run" in self.fn.__dict__:
+            fn = self.fn
+            straight = "run" not in fn.__dict__ if fn.__class__ is JITFunction else (
+                isinstance(fn, Wrapper) and fn._is_plain())
+            if not straight or "run" in self.__dict__:
                 return self.run(*args, grid=grid, warmup=False, **kwargs)
             given = {"grid": grid, "warmup": False, **dict(zip(self.arg_names, args)), **kwargs}
-            args, kwargs = self._computed(args, kwargs, given)
-            return self.fn[grid](*args, **kwargs)
+            form = (len(args), *kwargs)
+            all_args, all_kwargs = self._computed(args, kwargs, given)
+            done = fn[grid](*all_args, **all_kwargs)
+            armed = self._forms.get(form) or self._forms.setdefault(form, Armed())
+            self._arm(armed, lambda: record_of_heuristics(self, args, form[1:]))
+            return done
         except Exception as error:
             cut(error, keep=knobs.compilation.front_end_debugging)
             raise

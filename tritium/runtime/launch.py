@@ -100,10 +100,11 @@ class Launcher:
                           if p.default is not p.empty or p.kind is VAR_POSITIONAL}
         self._slow, self._options = slow, options
         self._known: dict[Any, Any] = {}
-        self._records: list[Any] = [self.call]
+        self.records: list[Any] = [self.call]
         self._found: list[Any] = [self.warmup]
         # As `over` and `warmup`, without Python code; there is none before the first launch or warm-up.
         self.native: Callable[[Any], Callable] | None = None
+        self.binder: Callable[[list], Callable] | None = None  # what made it, if it knows records of wrappers too
         self.lookup: Callable | None = None
         self.grids: dict[tuple, Callable] = {}
         self._changes = 0  # of settings and the like
@@ -194,9 +195,10 @@ class Launcher:
             if armed is None or armed is _UNKNOWN:
                 return
             binder, record = armed
-            records = self._records if launches else self._found
+            records = self.records if launches else self._found
             if launches and self.native is None:
                 self.native = binder(records)
+                self.binder = binder if isinstance(record, bytes) else None
             if not launches and self.lookup is None:
                 self.lookup = binder(records)
             records[1:] = [record, *(other for other in records[1:] if other is not record)][:_RECENT]
@@ -205,7 +207,7 @@ class Launcher:
         """Forget the specialisations at hand."""
         with _arming:
             self._changes += 1
-            del self._records[1:], self._found[1:]
+            del self.records[1:], self._found[1:]
             self._known.clear()
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime import distributed_tuning, kept, trials, tuning
-from tritium.runtime.jit import JITFunction, KernelInterface, T
+from tritium.runtime.forwarding import Wrapper
+from tritium.runtime.jit import JITFunction, T
 from tritium.runtime.tuning import Config
 from tritium.tensors import is_descriptor
 
@@ -24,7 +25,7 @@ UNFIT = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 NEVER = [float("inf")] * 3
 
 
-class Measuring(KernelInterface[T]):
+class Measuring(Wrapper[T]):
     """A kernel with several configurations, and what measures them; launching it is left to `Autotuner`.
 
     >>> from tritium.kernels.vector_add import add_kernel

@@ -15,8 +15,10 @@ from tritium.backends.launcher.record import (
     FLOAT64,
     SKIP,
     constant,
+    dtyped,
     gpu_tensor,
     integer,
+    kind,
     ndarray,
     tensor,
 )
@@ -107,7 +109,8 @@ ACCEPTED = [
     (gpu_tensor(Tensor(0), 0), Tensor(64, device=0), 64), (gpu_tensor(Tensor(0), 3, True), Tensor(64, device=3), 64),
     (tensor(Tensor(0)), Tensor(0), 0), (tensor(Tensor(0)), Tensor(2**63 + 16), 2**63 + 16),
     (ndarray(ARRAY), ARRAY, ARRAY.ctypes.data), (ndarray(ARRAY, True), EVEN, EVEN.ctypes.data),
-    (ndarray(ARRAY, False), ODD, ODD.ctypes.data),
+    (ndarray(ARRAY, False), ODD, ODD.ctypes.data), (kind(1), 2, None), (kind(None), None, None),
+    (dtyped(ARRAY), ODD, None), (dtyped(Tensor(0)), Tensor(None), None),
 ]  # fmt: skip
 
 REFUSED = [
@@ -122,7 +125,8 @@ REFUSED = [
     (tensor(Tensor(0), True), Tensor(4100)), (tensor(Tensor(0), False), Tensor(4096)), (ndarray(ARRAY), OTHER_ARRAY),
     (gpu_tensor(Tensor(0), 0), Tensor(64)), (gpu_tensor(Tensor(0), 1), Tensor(64, device=0)),
     (gpu_tensor(Tensor(0), 0), Tensor(64, "f64", device=0)), (gpu_tensor(Tensor(0), 0, True), Tensor(4, device=0)),
-    (ndarray(ARRAY), Tensor(0)), (ndarray(ARRAY, True), ODD), (ndarray(ARRAY, False), EVEN),
+    (ndarray(ARRAY), Tensor(0)), (ndarray(ARRAY, True), ODD), (ndarray(ARRAY, False), EVEN), (kind(1), True),
+    (kind(1), 1.0), (dtyped(ARRAY), OTHER_ARRAY), (dtyped(ARRAY), 3), (dtyped(Tensor(0)), Tensor(0, "f64")),
 ]  # fmt: skip
 
 
@@ -232,6 +236,21 @@ def test_captured_variables_must_be_the_same_objects(launch, copy_slots):
     assert launch(r, 1, 1, 1) is NotImplemented
     del scope["SCALE"]
     assert launch(r, 1, 1, 1) is NotImplemented
+
+
+def test_objects_that_must_stay_alike(launch, copy_slots):
+    library, entry, _ = copy_slots
+    state, attributes = {"kwargs": {"BLOCK": 64}, "hook": None}, {"fn": 1}
+    r = Runtime.get().record(entry, 0, [integer("INT32")], library, absent=[(attributes, "run")],
+                             alike=[(state, {"kwargs": {"BLOCK": 64}, "hook": None}), (BUFFER.tolist(), [0] * 64)])
+    assert launch(r, 1, 1, 1, 7) is None
+    state["kwargs"]["BLOCK"] = 32
+    assert launch(r, 1, 1, 1, 7) is NotImplemented
+    state["kwargs"]["BLOCK"] = 64
+    attributes["run"] = None
+    assert launch(r, 1, 1, 1, 7) is NotImplemented
+    del attributes["run"]
+    assert launch(r, 1, 1, 1, 7) is None
 
 
 def test_launches_leave_reference_counts_alone(rt, copy_slots):

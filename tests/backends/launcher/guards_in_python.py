@@ -34,6 +34,8 @@ def check(r, args):
     """The slots of a call's arguments, or None if one of them is not what its guard wants."""
     if len(r.guards) != len(args) or any(scope.get(name) is not was for scope, (name, was) in r.captured):
         return None
+    if any(x != y for x, y in r.alike) or any(name in scope for scope, name in r.absent):
+        return None
     found = dict(r.fixed)
     for guard, place, x in zip(r.guards, r.slots, args, strict=True):
         try:
@@ -85,6 +87,8 @@ _CHECK = {
     "SAME": lambda guard, x: _when(x is guard.a),
     "EQUAL": lambda guard, x: _when(type(x) is type(guard.a) and x == guard.a),
     "BITS": lambda guard, x: _when(type(x) is float and struct.pack("d", x) == struct.pack("q", guard.a)),
+    "KIND": lambda guard, x: _when(type(x) is guard.a),
+    "DTYPE": lambda guard, x: _when(x.dtype is guard.b),
     "TENSOR": _check_tensor,
     "NDARRAY": _check_ndarray,
     **dict.fromkeys(_RANGES, _check_integer),

@@ -53,8 +53,8 @@ def form_of(call: Call, tensor: TensorGuard, stores: Sequence[int] = ()) -> dict
         return None
     defaults = {param.name: x for param, _, x in call.arguments if param.name not in given}
     return {"guards": [guard for guard, _ in rows], "slots": [place for _, place in rows], "fixed": fixed,
-            "captured": call.captured, "keywords": call.keywords, "names": names[: call.positional],
-            "defaults": defaults}  # fmt: skip
+            "captured": call.captured, "keywords": call.keywords, "defaults": defaults,
+            "names": tuple([name if name in names else None for name in order])}  # fmt: skip
 
 
 _RANGES = {"i32": "INT32", "i64": "INT64", "u64": "UINT64"}

@@ -18,10 +18,11 @@ _FLAGS = _DATA + 48
 
 # What a record may ask of an argument. `INT32` to `ANY64` give a slot with an integer, `TENSOR` and `NDARRAY` with a
 # pointer, `BOOL` with 0 or 1, `FLOAT32` and `FLOAT64` with a float, `FIXED` with what the record holds; the others give
-# none. `CAPTURED` looks at no argument but at a variable of the kernel's surroundings.
+# none. `CAPTURED` looks at no argument but at a variable of the kernel's surroundings, `LIKE` at two objects that must
+# be equal, `ABSENT` at a dict that must not have a key.
 CODES = {name: code for code, name in enumerate((
     "SKIP", "SAME", "EQUAL", "BITS", "TENSOR", "NDARRAY", "INT32", "INT64", "UINT64", "ANY64", "BOOL", "FLOAT32",
-    "FLOAT64", "FIXED", "CAPTURED",
+    "FLOAT64", "FIXED", "CAPTURED", "LIKE", "ABSENT", "KIND", "DTYPE",
 ))}  # fmt: skip
 
 # The rows come after it.
@@ -36,10 +37,12 @@ RECORD = Struct(
     keywords="ptr",  # names of the other arguments
     result="ptr",  # what `call` returns
     defaults="ptr",  # of all parameters
-    names="ptr",  # of the positional arguments
+    names="ptr",  # of the arguments, None for what is no parameter
     checks="ptr",  # what `run` must look into before it runs the kernel
     on_stream="ptr",  # the function that runs it on a given stream; null: there are none
     quiet="i64",  # whether `call` returns None in the end
+    kinds="ptr",  # dtypes and classes of the arguments: one tuple for all records that have the same
+    way="ptr",  # where a call goes on, if the record is of a wrapper; see `wrappers`
 )
 
 # One word, and two operands.
@@ -73,7 +76,14 @@ row:
   %a = load ptr, field row.a of %row.p
   %b = load ptr, field row.b of %row.p
   %a.i = ptrtoint ptr %a to i64
-  switch i64 %code, label %look [i64 {FIXED}, label %filled i64 {CAPTURED}, label %captured]
+  switch i64 %code, label %look [i64 {FIXED}, label %filled i64 {CAPTURED}, label %captured
+    i64 {LIKE}, label %alike i64 {ABSENT}, label %absent]
+alike:                                            ; %a and %b are equal
+  %equals = call i32 @PyObject_RichCompareBool(ptr %a, ptr %b, i32 2)
+  switch i32 %equals, label %refuse [i32 1, label %no_slot i32 -1, label %raise]
+absent:                                           ; the dict %a has no %b
+  %has = call i32 @PyDict_Contains(ptr %a, ptr %b)
+  switch i32 %has, label %refuse [i32 0, label %no_slot i32 -1, label %raise]
 captured:                                         ; the variable b[0] of the scope %a is still the object b[1]
   %name = call ptr @PyTuple_GetItem(ptr %b, i64 0)
   %was = call ptr @PyTuple_GetItem(ptr %b, i64 1)
@@ -102,6 +112,8 @@ look:
     i64 {BOOL}, label %bool
     i64 {FLOAT32}, label %float
     i64 {FLOAT64}, label %float
+    i64 {KIND}, label %kind
+    i64 {DTYPE}, label %dtype_alone
   ]
 
 same:                                             ; the object %a itself
@@ -118,6 +130,13 @@ bits:                                             ; a float with the bits %a: 0.
   %bits_i = bitcast double %bits_v to i64
   jump %no_slot if icmp eq i64 %bits_i, %a.i else %refuse
 
+kind:                                             ; of type %a
+  jump %no_slot if icmp eq ptr %type, %a else %refuse
+dtype_alone:                                      ; of any type, and dtype %b
+  %its = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.dtype)
+  jump %raise if icmp eq ptr %its, null
+  call void @Py_DecRef(ptr %its)
+  jump %no_slot if icmp eq ptr %its, %b else %refuse
 tensor:                                           ; of type %a and dtype %b
   jump %refuse unless icmp eq ptr %type, %a
   ; %flags: 4 on the CPU, 8 on the GPU %device.i

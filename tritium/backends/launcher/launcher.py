@@ -4,8 +4,8 @@ Nothing is compiled per kernel. A *record* (see `record.py`) says what each argu
 specialisation of a kernel to apply, and which function runs it: the CPU's pool, or a GPU's driver. `bind` belongs to a
 list whose first element is a Python function and whose others are records; `bind(grid)` gives a callable that tries the
 records in turn, fills one 8-byte slot for each runtime parameter of the first that applies, and has the kernel run.
-When none applies it calls the Python function with the grid and the arguments: nothing has happened then. `ways` has
-the other builtins that go by records.
+When none applies it calls the Python function with the grid and the arguments: nothing has happened then. `fast_paths`
+has the other builtins that go by records, `wrappers` what happens to records that lead to other lists.
 
 Objects of the interpreter come in as symbols: `py.int` is the type `int`.
 """
@@ -16,7 +16,7 @@ import sys
 
 from ...knobs import HookChain
 from ..llvm.structs import Struct, resolve
-from . import fast_paths
+from . import fast_paths, wrappers
 from .guards import RECORD, TYPE_OFFSET, guards
 
 __all__ = ["SYMBOLS", "declare", "launcher", "python_objects", "texts"]
@@ -60,6 +60,7 @@ _OBJECTS = {
     "py.dtype": sys.intern("dtype"), "py.data_ptr": sys.intern("data_ptr"), "py.is_cpu": sys.intern("is_cpu"),
     "py.get_device": sys.intern("get_device"), "py.numel": sys.intern("numel"), "py.exception": Exception,
     "py.retold": (KeyError, TypeError), "py.hook_chain": HookChain, "py.calls": sys.intern("calls"),
+    **wrappers.OBJECTS,
 }  # fmt: skip
 
 
@@ -86,6 +87,7 @@ _HEAD = """
 @tt.def.bind = global %method { ptr @name.bind, ptr @bind, i32 8, ptr @doc.bind }
 @def.call = internal global %method { ptr @name.call, ptr @call, i32 130, ptr @doc.call }
 @nobody = internal global i8 0
+@another = internal global i8 0
 """
 
 _GRID = """
@@ -139,7 +141,7 @@ define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
 }
 
 ; The grid of a call: a tuple as it is, a function called with all parameters by name. A new reference; null: exception.
-define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names) nounwind {
+define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args) nounwind {
   %defaults = load ptr, field record.defaults of %record
   %callable = call i32 @PyCallable_Check(ptr %grid)
   jump %collect if icmp ne i32 %callable, 0
@@ -148,30 +150,33 @@ define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr 
 collect:
   %all = call ptr @PyDict_Copy(ptr %defaults)
   ret ptr null if icmp eq ptr %all, null
-begin:
-  %own = load ptr, field record.names of %record
-  %n = load i64, field record.arguments of %record
-next:
-  %i = phi i64 [0, %begin], [%i1, %put]
-  jump %ask unless icmp slt i64 %i, %n
-  %by_place = icmp slt i64 %i, %count
-  %from = select i1 %by_place, ptr %own, ptr %names
-  %before = select i1 %by_place, i64 0, i64 %count
-  %k = sub i64 %i, %before
-  %key = call ptr @PyTuple_GetItem(ptr %from, i64 %k)
-  jump %drop if icmp eq ptr %key, null
-put:
-  %arg = load ptr, item ptr %i of %args
-  %r = call i32 @PyDict_SetItem(ptr %all, ptr %key, ptr %arg)
-  %i1 = add i64 %i, 1
-  jump %next if icmp eq i32 %r, 0 else %drop
-ask:
+  jump %drop unless call i1 @name_arguments(ptr %all, ptr %record, ptr %args)
   %answer = call ptr @PyObject_CallOneArg(ptr %grid, ptr %all)
   call void @Py_DecRef(ptr %all)
   ret ptr %answer
 drop:
   call void @Py_DecRef(ptr %all)
   ret ptr null
+}
+
+; Put the arguments of a call into a dict, by name; false: an exception.
+define internal i1 @name_arguments(ptr %all, ptr %record, ptr %args) nounwind {
+begin:
+  %own = load ptr, field record.names of %record
+  %n = load i64, field record.arguments of %record
+next:
+  %i = phi i64 [0, %begin], [%i1, %named], [%i1, %put]
+  ret i1 true unless icmp slt i64 %i, %n
+  %i1 = add i64 %i, 1
+  %key = call ptr @PyTuple_GetItem(ptr %own, i64 %i)
+  ret i1 false if icmp eq ptr %key, null
+named:
+  jump %next if icmp eq ptr %key, @py.none        ; an option
+put:
+  %arg = load ptr, item ptr %i of %args
+  %r = call i32 @PyDict_SetItem(ptr %all, ptr %key, ptr %arg)
+  jump %next if icmp eq i32 %r, 0
+  ret i1 false
 }
 
 ; Read one to three sizes in a tuple or a list, or one int; false if it is something else.
@@ -240,8 +245,8 @@ copy:
   ret ptr call ptr @PyObject_Vectorcall(ptr %python, ptr %all, i64 %positional, ptr %names)
 }
 
-; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer;
-; @nobody if there is no such record; null with an exception.
+; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer, unless
+; that is @another: look for another record. @nobody if there is no such record; null with an exception.
 define internal ptr @serve(ptr %records, ptr %finish, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
 next:
@@ -266,6 +271,7 @@ skip:
   br label %next
 found:
   %answer = call ptr %finish(ptr %record, ptr %slots, ptr %context, ptr %args, i64 %count, ptr %names)
+  jump %restore if icmp eq ptr %answer, @another
   call void @Py_DecRef(ptr %record.o)
   ret ptr %answer
 raise:
@@ -273,11 +279,15 @@ raise:
   ret ptr null
 }
 
-; Launch over the grid in %self, which is (records, grid).
+; Launch as %self says: a list of records, and a grid.
 define internal ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
   %sizes = alloca [3 x i64]
-  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
-  %actual = call ptr @grid_of(ptr %grid, ptr %record, ptr %args, i64 %count, ptr %names)
+  %grid = load ptr, item ptr 1 of %self
+  %way = load ptr, field record.way of %record
+  jump %kernel if icmp eq ptr %way, null
+  ret ptr call ptr @forward(ptr %record, ptr %way, ptr %grid, ptr %args, i64 %count, ptr %names)
+kernel:
+  %actual = call ptr @grid_of(ptr %grid, ptr %record, ptr %args)
   jump %read unless icmp eq ptr %actual, null
   ; a name the kernel has not: Python knows which it has
   %misnamed = call i32 @PyErr_ExceptionMatches(ptr @py.retold)
@@ -299,7 +309,7 @@ nothing:                                          ; the result was for the funct
   call void @Py_IncRef(ptr @py.none)
   br label %end
 odd:                                              ; a float, five sizes, ...: Python knows what to say
-  %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %records = load ptr, ptr %self
   %asked = call ptr @ask_python(ptr %records, ptr %actual, ptr %args, i64 %count, ptr %names)
 end:
   %answer = phi ptr [%returned, %run], [@py.none, %nothing], [%asked, %odd]
@@ -309,9 +319,17 @@ end:
 
 define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
   %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
+  ret ptr call ptr @launch_over(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
+}
+
+; Launch by the first record that the arguments fit, else by the function of the list.
+define internal ptr @launch_over(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
+  %self = alloca [2 x ptr]
+  store ptr %records, ptr %self
+  store ptr %grid, item ptr 1 of %self
   %answer = call ptr @serve(ptr %records, ptr @over, ptr %self, ptr %args, i64 %count, ptr %names)
   ret ptr %answer unless icmp eq ptr %answer, @nobody
-  %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
   ret ptr call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -345,6 +363,7 @@ def launcher() -> str:
     1
     """
     objects = [f"@{name} = external global i8" for name in _OBJECTS]
-    calls = resolve((_GRID + _CALL + fast_paths.TEXT).replace("{type}", str(TYPE_OFFSET)), RECORD)
+    calls = resolve((_GRID + _CALL + fast_paths.TEXT + wrappers.TEXT).replace("{type}", str(TYPE_OFFSET)), RECORD)
     named = texts(_TEXTS | fast_paths.TEXTS)
-    return "\n".join((_METHOD.definition, _HEAD, named, declare(_FUNCTIONS), *objects, guards(), calls))
+    declared = declare(_FUNCTIONS + wrappers.FUNCTIONS)
+    return "\n".join((_METHOD.definition, _HEAD, named, declared, *objects, guards(), calls))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..llvm import notation, structs
-from . import fast_paths, guards, launcher, preconditions
+from . import fast_paths, guards, launcher, preconditions, wrappers
 
 __all__ = ["WRITERS"]
 
-WRITERS = (notation, structs, guards, launcher, fast_paths, preconditions)
+WRITERS = (notation, structs, guards, launcher, fast_paths, wrappers, preconditions)
