@@ -202,6 +202,31 @@ def test_kernels_run_where_their_tensors_are(monkeypatch):
         fake_driver.clear()
 
 
+@pytest.mark.parametrize("wrap", [
+    triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], ["n"],
+                    do_bench=lambda fn, quantiles: [fn() or 1.0] * 3),
+    triton.heuristics({"BLOCK": lambda args: 64}),
+], ids=["autotune", "heuristics"])  # fmt: skip
+def test_what_wraps_kernels_launches_where_their_tensors_are(monkeypatch, wrap):
+    """A choice holds for all devices; the kernel's own records tell them apart."""
+    fake, _ = fake_driver.install(monkeypatch, devices=2)
+    add.device_caches.clear()
+    wrapped, there = wrap(add), [Tensor(4096 * (k + 1), device=1) for k in range(3)]
+    grid = lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)
+    try:
+        for tensors in ((X, Y, Z), there, (X, Y, Z)):
+            wrapped[grid](*tensors, 64)
+        wrapped._road[0] = None  # there is no Python to ask from now on
+        fake.launches.clear(), fake.calls.clear()
+        for tensors in ((X, Y, Z), there, there, (X, Y, Z)):
+            wrapped[grid](*tensors, 64)
+        assert [noted["context"] for noted in fake.launches] == [1000, 1001, 1001, 1000]
+        assert {noted["grid"] for noted in fake.launches} == {(1, 1, 1)} and "cuMemAlloc_v2" not in fake.calls
+    finally:
+        driver.reset_active()
+        fake_driver.clear()
+
+
 def test_launches_go_to_the_current_stream(fake):
     stream = memory.Stream()
     add[(1,)](X, Y, Z, 64, BLOCK=64)

@@ -18,11 +18,11 @@ _FLAGS = _DATA + 48
 
 # What a record may ask of an argument. `INT32` to `ANY64` give a slot with an integer, `TENSOR` and `NDARRAY` with a
 # pointer, `BOOL` with 0 or 1, `FLOAT32` and `FLOAT64` with a float, `FIXED` with what the record holds; the others give
-# none. `CAPTURED` looks at no argument but at a variable of the kernel's surroundings, `LIKE` at two objects that must
-# be equal, `ABSENT` at a dict that must not have a key.
+# none. From `FIXED` on they look at no argument: `CAPTURED` at a variable of the kernel's surroundings, `LIKE` at two
+# objects that must be equal, `ABSENT` at a dict that must not have a key.
 CODES = {name: code for code, name in enumerate((
     "SKIP", "SAME", "EQUAL", "BITS", "TENSOR", "NDARRAY", "INT32", "INT64", "UINT64", "ANY64", "BOOL", "FLOAT32",
-    "FLOAT64", "FIXED", "CAPTURED", "LIKE", "ABSENT", "KIND", "DTYPE",
+    "FLOAT64", "KIND", "DTYPE", "FIXED", "CAPTURED", "LIKE", "ABSENT",
 ))}  # fmt: skip
 
 # The rows come after it.
@@ -76,8 +76,10 @@ row:
   %a = load ptr, field row.a of %row.p
   %b = load ptr, field row.b of %row.p
   %a.i = ptrtoint ptr %a to i64
-  switch i64 %code, label %look [i64 {FIXED}, label %filled i64 {CAPTURED}, label %captured
-    i64 {LIKE}, label %alike i64 {ABSENT}, label %absent]
+  jump %look if icmp ult i64 %code, {FIXED}
+elsewhere:
+  switch i64 %code, label %absent [i64 {FIXED}, label %filled i64 {CAPTURED}, label %captured
+    i64 {LIKE}, label %alike]
 alike:                                            ; %a and %b are equal
   %equals = call i32 @PyObject_RichCompareBool(ptr %a, ptr %b, i32 2)
   switch i32 %equals, label %refuse [i32 1, label %no_slot i32 -1, label %raise]
@@ -246,7 +248,7 @@ real:
   br label %filled
 
 filled:
-  %value = phi i64 [%a.i, %row], [%number, %aligned], [%truth, %bool], [%real.w, %real]
+  %value = phi i64 [%a.i, %elsewhere], [%number, %aligned], [%truth, %bool], [%real.w, %real]
   store i64 %value, item i64 %s of %slots
   br label %check
 no_slot:
