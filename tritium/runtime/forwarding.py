@@ -22,6 +22,7 @@ __all__ = ["Armed", "Wrapper", "record_of_choice", "record_of_heuristics"]
 
 _RECENT = 32  # records of a wrapper that are at hand: most are passed over after one comparison
 _MOST = 8  # how often a record is made anew for launches that the last one was not right for
+_PATIENCE = 8  # launches that are made by Python meanwhile: where there are more choices than room, some stay
 
 # Attributes that records of a wrapper do not look at: setting one drops them all.
 _DECISIVE = frozenset(("fn", "run", "arg_names", "cache", "configs", "keys", "values"))
@@ -38,10 +39,11 @@ class Armed:
     0
     """
 
-    __slots__ = ("change", "made", "record")
+    __slots__ = ("change", "made", "missed", "record")
 
     def __init__(self):
         self.record, self.made, self.change = None, 0, -1  # how many changes the wrapper had seen then
+        self.missed = 0  # launches that came to Python although there is a record
 
 
 class Wrapper(KernelInterface[T]):
@@ -83,6 +85,10 @@ class Wrapper(KernelInterface[T]):
     def _arm(self, armed: Armed, make: Callable[[], tuple[Callable, Any] | None]) -> None:
         """Arm for launches that come here: with the record there is, if it had to make room, else with another."""
         change, out = self._changes, armed.record
+        if armed.change == change:
+            armed.missed += 1
+            if armed.missed % _PATIENCE:
+                return
         kept = armed.change == change and not any(x is out for x in self._road or ())
         made = out if kept else self._new_record(armed, make)
         with _arming:
