@@ -127,6 +127,7 @@ LOADING = """
 tritium.backends tritium.backends.compiler tritium.backends.cpu tritium.backends.cpu.bundled tritium.backends.driver
 tritium.backends.launcher tritium.backends.launcher.fast_paths tritium.backends.launcher.guards
 tritium.backends.launcher.image tritium.backends.launcher.launcher tritium.backends.launcher.parts
+tritium.backends.launcher.wrappers
 tritium.backends.llvm tritium.backends.llvm.host tritium.backends.llvm.levels tritium.backends.llvm.structs
 tritium.backends.llvm.target tritium.compiler tritium.compiler.background tritium.compiler.bundle_file
 tritium.compiler.bundles tritium.compiler.collector tritium.compiler.facts tritium.compiler.kernel
