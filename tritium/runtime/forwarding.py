@@ -165,8 +165,8 @@ def _made(inner: _Inner, wrapper: Wrapper, args: tuple, keywords: Iterable[str],
 
 def record_of_choice(tuner: Any, choice: Choice, args: tuple, kwargs: dict[str, Any]) -> tuple[Callable, Any] | None:
     """(binder, record) of launches for which a tuner has made this choice; None where the launcher cannot tell."""
-    inner, config = _inner(tuner.fn), choice.config
-    if inner is None or config.pre_hook is not None:
+    config, inner = choice.config, None if choice.config.pre_hook is not None else _inner(tuner.fn)
+    if inner is None:
         return None
     named = [*zip(tuner.arg_names, args), *kwargs.items()]
     straight = tuner.fn.__class__ is JITFunction  # then the kernel's record looks at dtypes
