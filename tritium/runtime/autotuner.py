@@ -66,13 +66,15 @@ class Autotuner(Measuring[T]):
         launch: Any = self._native
         if launch is not None:
             return launch(grid)
-        launch = partial(self._launch, grid) if self._is_plain() else partial(self.run, grid=grid, warmup=False)
+        plain = self.__class__ is Autotuner and "run" not in self.__dict__
+        launch = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
         return launch
 
     def _launch(self, grid: Any, /, *args, **kwargs):
         """As `run`; what was chosen for such arguments before is found without making their tuning key."""
         try:
-            if "run" in self.__dict__:
+            own = self.__dict__
+            if "run" in own:
                 return self.run(*args, grid=grid, warmup=False, **kwargs)
             find, fn = self._choices.finders.get((len(args), *kwargs) if kwargs else len(args)), self.fn
             try:
@@ -84,7 +86,7 @@ class Autotuner(Measuring[T]):
             config, chosen = choice.config, self.configs[0] if len(self.configs) == 1 else self.cache.get(choice.key)
             if chosen is not config or config.__dict__ != choice.made_of or "run" in fn.__dict__:
                 return self._run_and_note(grid, args, kwargs)
-            self.best_config = config
+            own["best_config"] = config  # an attribute would be looked at first
             thread = get_ident()
             self._launching[thread] = args
             try:
@@ -93,7 +95,8 @@ class Autotuner(Measuring[T]):
                 done = choice.send(fn[grid], args, kwargs)
             finally:
                 self._launching.pop(thread, None)
-            self._arm(choice, partial(record_of_choice, self, choice, args, kwargs))
+            if config.pre_hook is None:
+                self._arm(choice, partial(record_of_choice, self, choice, args, kwargs))
             return done
         except Exception as error:
             cut(error, keep=knobs.compilation.front_end_debugging)

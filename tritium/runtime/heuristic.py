@@ -50,7 +50,8 @@ class Heuristics(Wrapper[T]):
         launch: Any = self._native
         if launch is not None:
             return launch(grid)
-        launch = partial(self._launch, grid) if self._is_plain() else partial(self.run, grid=grid, warmup=False)
+        plain = self.__class__ is Heuristics and "run" not in self.__dict__
+        launch = partial(self._launch, grid) if plain else partial(self.run, grid=grid, warmup=False)
         return launch
 
     def _launch(self, grid: Any, /, *args, **kwargs):
