@@ -50,7 +50,7 @@ OBJECTS = {"py.grid": sys.intern("grid"), "py.best_config": sys.intern("best_con
 TEXT = """
 ; Call the functions of %computed one after the other. Their answers go to their places in %all; the first %made of
 ; %owned hold references. False: one raised.
-define internal i1 @compute(ptr %record, ptr %computed, ptr %grid, ptr %args, ptr %all, ptr %owned,
+define internal i1 @compute_arguments(ptr %record, ptr %computed, ptr %grid, ptr %args, ptr %all, ptr %owned,
                             ptr %made) nounwind {
   %told.a = alloca ptr
   %defaults = load ptr, field record.defaults of %record
@@ -208,7 +208,7 @@ append:
   br label %add
 added_all:
   jump %note if icmp eq i64 %computed.n, 0
-  %fine = call i1 @compute(ptr %record, ptr %computed, ptr %grid, ptr %args, ptr %all, ptr %owned, ptr %made)
+  %fine = call i1 @compute_arguments(ptr %record, ptr %computed, ptr %grid, ptr %args, ptr %all, ptr %owned, ptr %made)
   jump %drop unless %fine
 note:
   jump %plain if icmp eq ptr %noted, @py.none
