@@ -127,3 +127,37 @@ def test_warps_have_rows_of_their_own_unless_they_share_weights(weights, warps):
     choice = chosen_for(module)
     load = next(op for op in walk(module.body) if op.kind is ops.load)
     assert choice.anchor(load).warp == warps and choice.anchor(load).lane == (1, 2, 4, 8, 16)
+
+
+@pytest.mark.parametrize("near, lanes", [(8, (128, 256, 512, 1, 2)), (64, (1, 2, 4, 8, 16)), (0, (1, 2, 4, 8, 16))])
+def test_lanes_follow_the_axis_whose_neighbours_share_cache_lines(near, lanes):
+    """Rows that are `near` elements apart, and columns that are 128 apart: none of them are neighbours in memory."""
+    module = parse_module(f"""kernel @f(%p: ptr<f32> {{divisible=16}}) {{num_warps=2}} {{
+  %0 = program_id {{axis=0}} : i32
+  %1 = constant {{value=8, type=i32}} : i32
+  %2 = mul %0, %1 : i32
+  %3 = splat %2 {{shape=(8,)}} : tile<8xi32>
+  %4 = arange {{start=0, end=8}} : tile<8xi32>
+  %5 = add %3, %4 : tile<8xi32>
+  %6 = constant {{value=16, type=i32}} : i32
+  %7 = splat %6 {{shape=(8,)}} : tile<8xi32>
+  %8 = rem %5, %7 : tile<8xi32>
+  %9 = constant {{value={near}, type=i32}} : i32
+  %10 = splat %9 {{shape=(8,)}} : tile<8xi32>
+  %11 = mul %8, %10 : tile<8xi32>
+  %12 = expand_dims %11 {{axis=1}} : tile<8x1xi32>
+  %13 = broadcast %12 {{shape=(8, 128)}} : tile<8x128xi32>
+  %14 = arange {{start=0, end=128}} : tile<128xi32>
+  %15 = constant {{value=128, type=i32}} : i32
+  %16 = splat %15 {{shape=(128,)}} : tile<128xi32>
+  %17 = mul %14, %16 : tile<128xi32>
+  %18 = expand_dims %17 {{axis=0}} : tile<1x128xi32>
+  %19 = broadcast %18 {{shape=(8, 128)}} : tile<8x128xi32>
+  %20 = add %13, %19 : tile<8x128xi32>
+  %21 = splat %p {{shape=(8, 128)}} : tile<8x128xptr<f32>>
+  %22 = addptr %21, %20 : tile<8x128xptr<f32>>
+  %23 = load %22 : tile<8x128xf32>
+}}
+""")
+    load = module.body.ops[-1]
+    assert chosen_for(module).anchor(load).lane == lanes

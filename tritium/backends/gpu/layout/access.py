@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .... import ops
 from ....analysis.axis_info import analyze
+from ....analysis.polynomial import Scalars
+from ....analysis.runs import Growth
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, walk
+from ....ir.core import Block, Module, Op, Value, walk
 from .. import ops as gpu_ops
 from ..target import Target
 from .across import loads_across
@@ -16,6 +19,7 @@ from .linear import Layout, blocked, log2, product
 from .swizzle import lane_ordered
 
 ANCHOR_BYTES = 16  # the widest access of one thread
+LINE_BYTES = 128  # of a cache: what a warp touches in one line takes one lookup
 
 Order = tuple[tuple[int, ...], tuple[int, ...]]  # shape, axes from most to least contiguous
 
@@ -31,6 +35,7 @@ class Accesses:
     widths: dict[Order, int]
     across: dict[Op, tuple[int, int]]  # see `loads_across`
     combined: dict[tuple[int, ...], int]  # see `_combined_axes`
+    forms: Scalars = field(default_factory=Scalars)
 
     @staticmethod
     def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
@@ -53,9 +58,19 @@ class Accesses:
     def order(self, op: Op) -> Order:
         """(shape, axes from most to least contiguous) of a memory op."""
         shape = op.pointer.type.shape
-        contiguity = self.info(op.pointer).contiguity
-        order = sorted(range(len(shape)), key=lambda a: (-min(contiguity[a], shape[a]), -a))
-        return shape, tuple(order)
+        contiguity = [min(pair) for pair in zip(self.info(op.pointer).contiguity, shape)]
+        ranks: list[float] = [-run for run in contiguity]
+        if len(shape) > 1 and max(contiguity) == 1:  # neighbours that are near each other still share cache lines
+            ranks = self._distances(op.pointer)
+        return shape, tuple(sorted(range(len(shape)), key=lambda a: (ranks[a], -a)))
+
+    def _distances(self, pointer: Value) -> list[float]:
+        """Elements between neighbours of a tile of pointers along each axis, where no quotient steps; infinite if that
+        is not known, if all are one, and if they are too far apart to share a line."""
+        form, growth = self.forms.of(pointer), Growth(self.forms.of, self.forms.number_of)
+        grows = [growth.along(form, a) if n > 1 else None for a, n in enumerate(T.shape(pointer.type))]
+        most = LINE_BYTES // _size(T.element(pointer.type).pointee)
+        return [abs(n) if n and abs(n) < most else math.inf for n in grows]
 
     def vector(self, op: Op) -> int:
         """Elements per access in a layout of its own: as many as possible without idle threads."""
