@@ -6,6 +6,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import data
+from tritium.backends.compiler import GPUTarget
 
 
 @triton.jit
@@ -61,3 +62,27 @@ def volatile_words(x, o, N: tl.constexpr):
 
 def test_volatile_words(check):
     check(volatile_words, data("i4", 64), np.zeros(256, "i4"), 256, warps=2)
+
+
+@triton.jit
+def biased(x, bias, o, start, C: tl.constexpr, BLOCK: tl.constexpr):
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = start + n
+    v = tl.load(x + n) + tl.load(bias + n % C)
+    tl.store(o + n, v + tl.load(bias + (i & (C - 1))) * tl.load(bias + (i + n) % C))
+
+
+@pytest.mark.parametrize("start", [0, 5, 64])
+@pytest.mark.parametrize("c", [1, 2, 8, 24, 128])
+def test_remainders_that_come_again(check, c, start):
+    if c == 24:
+        start = 8  # x & 23 is no remainder
+    check(biased, data("f4", 1024), data("f4", 128), np.zeros(1024, "f4"), start, c, 512, grid=(2,), warps=1)
+
+
+def test_what_comes_again_is_loaded_once():
+    signature = {"x": "*fp32", "bias": "*fp32", "o": "*fp32", "start": "i32", "C": "constexpr", "BLOCK": "constexpr"}
+    aligned = {(k,): [["tt.divisibility", 16]] for k in range(4)}
+    source = triton.compiler.ASTSource(biased, signature, {"C": 128, "BLOCK": 1024}, aligned)
+    text = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert text.count("ld.global") == 2 + 1 + 1 + 8  # of x, n % C, i & (C - 1); those of i + n are two apart

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .... import knobs, ops
+from ....analysis.arithmetic import constant_of
 from ....errors import CompilationError, outermost
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
@@ -397,6 +398,8 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     spell = op.kind.row.llvm.get("uint" if op.attrs.get("unsigned") else t.kind) or op.kind.row.llvm.get("any")
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
+    if spell == "urem" or spell == "and" and t is not T.i1:
+        operands = (_periodic(g, op, spell, operands[0]), operands[1])
     alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
     if alike:
         one = lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands])
@@ -410,6 +413,20 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if note and distinct > 1:
         out.affine = _AFFINE[op.kind](g, spell, t, *operands)
     return out
+
+
+def _periodic(g: Lowering, op: Op, spell: str, x: Sequence[Val]) -> Sequence[Val]:
+    """The dividend of a remainder by a power of two, which is an `and` as well: what registers add to one base counts
+    modulo that power. Registers whose numbers agree have one remainder, and load what it leads to once."""
+    affine, divisor = affine_of(x), constant_of(op.operands[1])
+    if affine is None or affine.scale is not None or divisor is None:
+        return x
+    period = divisor + (spell == "and")
+    if period < 1 or period & (period - 1) or all(number < period for number in affine.numbers):
+        return x
+    base, numbers = affine.base, [number % period for number in affine.numbers]
+    reduced = lambda r: g.w.binary("add", base[r], g.w.const(base[r].type, numbers[r]))
+    return Registers(len(x), reduced, distinct_values(base) * len(set(numbers)))
 
 
 def _compared_here(g: Lowering, spell: str, t: Any, operands: Sequence[Sequence[Val]], distinct: int) -> Registers:
