@@ -155,3 +155,25 @@ def test_a_loop_does_not_keep_sums_that_stand_before_it():
     numbers = {"D": 64, "BLOCK_M": 32, "BLOCK_N": 64, "CAUSAL": True}
     source = triton.compiler.ASTSource(backward_q_kernel, types, numbers, aligned)
     assert "st.global" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["llir"]
+
+
+@triton.jit
+def beside(x, o, N, BLOCK: tl.constexpr):
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = n + 1
+    after = tl.load(x + i, mask=(i >= 0) & (N > i), other=0)
+    tl.store(o + n, after + tl.load(x + n - 2, mask=(n > 1) & (n < N), other=3))
+
+
+@pytest.mark.parametrize("n", [1024, 1000, 1023, 1, 0])
+def test_neighbours_of_aligned_runs(check, n):
+    check(beside, data("i4", 1024), np.zeros(1024, "i4"), n, 512, grid=(2,), warps=1)
+
+
+def test_runs_that_no_bound_parts_have_one_mask_and_one_address():
+    """i + 1 of four neighbours: three of them share an aligned group of four, with its address and its mask."""
+    signature = {"x": "*i32", "o": "*i32", "N": "i32", "BLOCK": "constexpr"}
+    aligned = {(k,): [["tt.divisibility", 16]] for k in range(3)}
+    source = triton.compiler.ASTSource(beside, signature, {"BLOCK": 512}, aligned)
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert len(re.findall(r"ld\.global\S* %r\d+, \[%rd\d+\+", ptx)) >= 4

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .... import knobs, ops
-from ....analysis.arithmetic import constant_of
+from ....analysis.arithmetic import constant_of, lowest_bit
 from ....errors import CompilationError, outermost
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
@@ -133,6 +133,7 @@ class Lowering:
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
         self._below = {}  # value -> power of two it is below, if it is not negative
         self._zeros = {}  # value -> how many of its lowest bits are 0
+        self._divisors = {}  # argument -> how many of its lowest bits are 0 in every launch
 
     # --- values -------------------------------------------------------------------------------------------------
     def get(self, x: Value) -> Sequence[Val]:
@@ -306,7 +307,11 @@ class Lowering:
         taken = 0
         for x in (*layout.lane, *layout.warp):
             taken |= fn(x)
-        here = lambda bits: self.w.binary("xor", thread, self.int(bits)) if bits else thread
+        zeros = log2(taken & -taken) if taken else 0
+
+        def here(bits: int) -> Val:
+            return self.note_zeros(self.w.binary("xor", thread, self.int(bits)) if bits else thread, zeros)
+
         base = Registers(len(parts), lambda r: here(parts[r] & taken), len({x & taken for x in parts}))
         return base, [x & ~taken for x in parts]
 
@@ -328,19 +333,50 @@ class Lowering:
         for multiple, small in ((x, y), (y, x)):
             base, constant = self.sum_of(small)
             if constant and self._below.get(small, 1 << 63) <= 1 << self._zeros.get(multiple, 0):
-                return self.note_sum(made, self.w.binary("add", multiple, base), constant)
-        return made
+                zeros = min(self.zeros_of(multiple), self.zeros_of(base))
+                return self.note_sum(made, self.note_zeros(self.w.binary("add", multiple, base), zeros), constant)
+        if y[0] != "%":
+            base, constant = self.sum_of(x)
+            total = constant + int(y)
+            if not total and constant:
+                return base
+            if 0 < total < 1 << self._zeros.get(base, 0):
+                self.note_sum(made, base, total)
+        return self.note_zeros(made, min(self.zeros_of(x), self.zeros_of(y)))
 
     def mul(self, x: Val, y: Val, made: Val) -> Val:
         """Note what is known of the product of two integers."""
-        zeros = sum(map(self.zeros_of, (x, y)))
-        if zeros:
-            self._zeros[made] = zeros
-        return made
+        return self.note_zeros(made, sum(map(self.zeros_of, (x, y))))
+
+    def note_zeros(self, x: Val, count: int) -> Val:
+        """Remember how many of an integer's lowest bits are 0; returns it."""
+        if count and x[0] == "%":
+            self._zeros[x] = count
+        return x
 
     def zeros_of(self, x: Val) -> int:
         """How many of an integer's lowest bits are known to be 0."""
         return self._zeros.get(x, 0) if x[0] == "%" or x == "0" else log2(int(x) & -int(x))
+
+    def aligned(self, spell: str, x: Val, y: Val) -> tuple[Val, Val]:
+        """The operands of a comparison: of multiples of 2^k, x + c < y is x < y where c is below 2^k. So neighbours
+        that a bound cannot part have one mask."""
+        if spell in ("icmp sgt", "icmp sle", "icmp ugt", "icmp ule"):
+            return (x, self._aligned(y, x))
+        return (self._aligned(x, y), y) if spell[5:] in ("slt", "sge", "ult", "uge") else (x, y)
+
+    def _aligned(self, x: Val, bound: Val) -> Val:
+        base, constant = self.sum_of(x)
+        zeros = self._zeros.get(base, 0)
+        if not 0 < constant < 1 << zeros:
+            return x
+        divides = bound == "0" or max(self.zeros_of(bound), self._divisors.get(bound, 0)) >= zeros
+        return base if divides else x
+
+    def note_divisor(self, x: Val, arg: Arg) -> None:
+        """Remember what divides an integer argument."""
+        if type(arg.type) is T.Scalar and arg.type.is_int:
+            self._divisors[x] = log2(lowest_bit(arg.attrs.get("divisible", 1)))
 
     def owns(self, layout: Layout | None) -> Val | None:
         """i1: this place is the lowest that holds its elements (None if all are); scalars belong to thread 0."""
@@ -493,7 +529,9 @@ _AFFINE = {ops.add: _affine_sum, ops.mul: _affine_product}
 def scalar_row(g: Lowering, spell: str, t: Any, *xs: Val) -> Val:
     """One LLVM line for a row."""
     w = g.w
-    if spell.startswith(("icmp", "fcmp")):
+    if spell.startswith("icmp"):
+        return w.compare(spell, *g.aligned(spell, *xs))
+    if spell.startswith("fcmp"):
         return w.compare(spell, *xs)
     if spell.startswith("@llvm."):
         extra = (w.const("i1", False),) if spell in ("@llvm.ctlz", "@llvm.cttz") else ()
@@ -528,6 +566,7 @@ def lower_kernel(module: Module, target: Target, attributes: str = "", exact: bo
             kind = "i8" if arg.type is T.i1 else "ptr" if "tensor_map" in arg.attrs else llvm_type(arg.type)
             x = value(kind, f"%{name}")
             g.set(arg, [g.w.cast("trunc", x, "i1") if arg.type is T.i1 else x])
+            g.note_divisor(x, arg)
         g.block(module.body)
         g.w.ret()
     write_functions(g)
