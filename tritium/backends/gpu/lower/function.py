@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .... import knobs, ops
-from ....analysis.arithmetic import constant_of, lowest_bit
+from ....analysis.arithmetic import ARITHMETIC, constant_of, lowest_bit
 from ....errors import CompilationError, outermost
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
@@ -27,6 +27,7 @@ from ..analysis.division import divides
 from ..layout.linear import Layout, image, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need
+from .overlaps import overlapping_loads
 from .shared_memory import Passage, SharedMemory
 from .words import llvm_type
 
@@ -118,6 +119,9 @@ class Lowering:
         self.lines = Lines(not knobs.compilation.disable_line_info)
         self.values = {}
         self.late_loads = {}
+        self.overlapping: frozenset[Op] = frozenset()  # loads of the block that share elements
+        self.shared_loads: dict[int, tuple[int, Registers]] = {}  # those that wait, with the width of their accesses
+        self.loaded = {}  # what they loaded, by address, mask and value for the rest
         self.used = uses(module.body)
         self.warps, self.lanes = module.attrs["num_warps"], target.warp_size
         self.lane_bits, self.threads = log2(self.lanes), self.lanes * self.warps
@@ -158,11 +162,13 @@ class Lowering:
     def block(self, block: Block) -> list[Sequence[Val]]:
         """Lower every op of a block but its closing yield; returns what it yields."""
         earlier, here = frozenset(self.late_loads), self.w.here
+        around, self.overlapping = self.overlapping, overlapping_loads(block)
         for op in block.ops:
             if op.kind.terminator:
                 break
             self.op(op)
-        self.w.here = here
+        self.w.here, self.overlapping = here, around
+        self.load_shared()
         self.load_now(spare=earlier)  # what was begun here is not visible outside
         return [self.get(y) for y in block.yields]
 
@@ -173,6 +179,8 @@ class Lowering:
         self.w.here = self.lines.at(op.loc) or self.w.here
         operands = [self.get(x) for x in op.operands]
         waiting = [x for x in operands if type(x) is Registers]
+        if self.shared_loads and not _waits(op):
+            self.load_shared()
         if self.late_loads and (op.kind.effects == "write" or op.regions):
             self.load_now(spare=frozenset().union(*[x.loads for x in waiting]) if op.kind is ops.store else frozenset())
         out = fn(self, op, *operands)
@@ -192,6 +200,19 @@ class Lowering:
         out.loads = frozenset((id(out),))
         self.late_loads[id(out)] = out
         return out
+
+    def load_together(self, count: int, width: int, make: Callable[[int], Any]) -> Registers:
+        """Registers of a tile that overlaps with others, loaded once all of these are known: the widest first, of which
+        the others take what they share."""
+        out = Registers(count, make)
+        self.shared_loads[id(out)] = width, out
+        return out
+
+    def load_shared(self) -> None:
+        """Finish the loads of tiles that overlap. What is loaded later may differ."""
+        for _, registers in sorted(self.shared_loads.values(), key=lambda found: -found[0]):
+            list(registers)
+        self.shared_loads, self.loaded = {}, {}
 
     def load_now(self, spare: frozenset[int] = frozenset()) -> None:
         """Finish the late loads, but for those a store is about to ask for."""
@@ -414,6 +435,12 @@ class Lowering:
 
     def int(self, x: int) -> Val:
         return self.w.const("i32", x)
+
+
+def _waits(op: Op) -> bool:
+    """Whether the lowering of an op asks for no registers, or only for those that loads are made of."""
+    pure = (op.kind.elementwise or op.kind in ARITHMETIC) and not op.kind.effects_of(op)
+    return pure or op.kind is ops.load and not op.attrs["volatile"]
 
 
 def spread_need(t: T.Scalar | T.Ptr, layout: Layout | None) -> Need | None:

@@ -40,17 +40,37 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
             seen[key] = g.target.load(g, key[0], memory_type(t), width, key[1], fill, op.attrs)
         return [_from_memory(w, t, x) for x in seen[key]]
 
-    if len(pointers) < LARGE or op.attrs["volatile"]:
+    shares = op in g.overlapping and len(pointers) < LARGE
+    if not shares and (len(pointers) < LARGE or op.attrs["volatile"]):
         return [x for r in starts for x in vector(r)]
-    found = {}
+    found: dict[int, list[Val]] = {}
 
     def element(r: int) -> Val:
         first = r - r % width
         if first not in found:
+            there = _loaded(g, pointers, mask, other, r) if shares else None
+            if there is not None:
+                return there
             found[first] = vector(first)
+            if shares:
+                _note_loaded(g, op, pointers, mask, other, first, found[first])
         return found[first][r - first]
 
-    return g.load_late(len(pointers), element)
+    return g.load_together(len(pointers), width, element) if shares else g.load_late(len(pointers), element)
+
+
+def _loaded(g: Lowering, pointers: Sequence[Val], mask: Sequence[Val] | None, other: Sequence[Val] | None,
+            r: int) -> Val | None:
+    """What another tile has loaded for register r, under the same mask."""
+    return g.loaded.get((*g.sum_of(pointers[r]), mask and mask[r], other and other[r]))
+
+
+def _note_loaded(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | None, other: Sequence[Val] | None,
+                 first: int, values: Sequence[Val]) -> None:
+    at, offset = g.sum_of(pointers[first])
+    for k, x in enumerate(values):
+        key = at, offset + k * T.element(op.type).bytes, mask and mask[first], other and other[first + k]
+        g.loaded.setdefault(key, x)
 
 
 def _from_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
