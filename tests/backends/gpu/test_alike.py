@@ -80,9 +80,36 @@ def test_remainders_that_come_again(check, c, start):
     check(biased, data("f4", 1024), data("f4", 128), np.zeros(1024, "f4"), start, c, 512, grid=(2,), warps=1)
 
 
+@triton.jit
+def distances(o, start, slope, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M)[:, None], start + tl.arange(0, N)[None, :]
+    tl.store(o + m * N + tl.arange(0, N)[None, :], (n - m).to(tl.float32) * slope + (m + n))
+
+
+@pytest.mark.parametrize("start", [0, -7, 2147483600])
+def test_distances_of_rows_and_columns(check, start):
+    check(distances, np.zeros((32, 64), "f4"), start, 0.5, 32, 64, warps=1)
+
+
 def test_what_comes_again_is_loaded_once():
     signature = {"x": "*fp32", "bias": "*fp32", "o": "*fp32", "start": "i32", "C": "constexpr", "BLOCK": "constexpr"}
     aligned = {(k,): [["tt.divisibility", 16]] for k in range(4)}
     source = triton.compiler.ASTSource(biased, signature, {"C": 128, "BLOCK": 1024}, aligned)
     text = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert text.count("ld.global") == 2 + 1 + 1 + 8  # of x, n % C, i & (C - 1); those of i + n are two apart
+
+
+@triton.jit
+def biased_dot(x, y, o, slope, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    at = m[:, None] * N + n[None, :]
+    v = tl.dot(tl.load(x + at), tl.load(y + n[:, None] * N + n[None, :])) * 1.5
+    tl.store(o + at, v + (n[None, :] - m[:, None]).to(tl.float32) * slope)
+
+
+def test_distances_are_converted_once_for_a_diagonal():
+    """Of the 32 elements of a thread, in two rows, 18 differ in their distances."""
+    signature = {"x": "*fp16", "y": "*fp16", "o": "*fp32", "slope": "fp32", "M": "constexpr", "N": "constexpr"}
+    source = triton.compiler.ASTSource(biased_dot, signature, {"M": 64, "N": 64})
+    text = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert text.count("cvt.rn.f32.s32") == 18

@@ -467,6 +467,9 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if alike:
         one = lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands])
         return Registers(len(operands[0]), one, distinct)
+    joined = _joined(g, spell, t, *operands) if op.kind in (ops.add, ops.sub) and t.is_int else None
+    if joined is not None:
+        return joined
     if spell.startswith("icmp") and g.loops and distinct > MOST_HELD:
         return _compared_here(g, spell, t, operands, distinct)
     plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
@@ -475,6 +478,22 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     out = Registers(len(operands[0]), noted if note else plain, distinct)
     if note and distinct > 1:
         out.affine = _AFFINE[op.kind](g, spell, t, *operands)
+    return out
+
+
+def _joined(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Registers | None:
+    """A sum or difference of two sums, if fewer of its values differ than of pairs: that of the bases, and of the
+    numbers. Distances between rows and columns, n[None, :] - m[:, None], are the same along diagonals."""
+    a, b = affine_of(x), affine_of(y)
+    if a is None or b is None or a.scale is not None or b.scale is not None:
+        return None
+    numbers = [p + q if spell == "add" else p - q for p, q in zip(a.numbers, b.numbers)]
+    count = distinct_values(a.base) * distinct_values(b.base)
+    if count * len(set(numbers)) >= min(len(x), distinct_values(x) * distinct_values(y)):
+        return None
+    base = Registers(len(x), lambda r: scalar_row(g, spell, t, a.base[r], b.base[r]), count)
+    out = Registers(len(x), lambda r: g.w.binary("add", base[r], g.const(t, numbers[r])), count * len(set(numbers)))
+    out.affine = Affine(base, numbers)
     return out
 
 
