@@ -137,6 +137,10 @@ class Lowering:
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
         self._below = {}  # value -> power of two it is below, if it is not negative
         self._zeros = {}  # value -> how many of its lowest bits are 0
+        self.same_bits = {}  # value -> one of another type that it was made of
+        self._selected = {}  # value -> (condition, value, value) that it is one of
+        self._different = {}  # value -> the two whose bits differ in its own
+        self._heard = {}  # (value, mask) -> (level, what the other lane has)
         self._divisors = {}  # argument -> how many of its lowest bits are 0 in every launch
 
     # --- values -------------------------------------------------------------------------------------------------
@@ -394,6 +398,40 @@ class Lowering:
         divides = bound == "0" or max(self.zeros_of(bound), self._divisors.get(bound, 0)) >= zeros
         return base if divides else x
 
+    # --- values that change places ------------------------------------------------------------------------------
+    def heard(self, x: Val, mask: int) -> Val:
+        """What the lane has whose number differs by `mask`; it is asked once."""
+        level = self.w.levels[-1]
+        known = self._heard.get((x, mask))
+        if known is None or known[0] is not level:
+            known = self._heard[x, mask] = level, self.target.shuffle(self, x, "xor", mask) if x[0] == "%" else x
+        return known[1]
+
+    def select(self, condition: Val, x: Val, y: Val) -> Val:
+        """`x` where `condition`, else `y`."""
+        if x == y and x.type == y.type:
+            return x
+        made = self.w.select(condition, x, y)
+        self._selected[made] = condition, x, y
+        return made
+
+    def xor(self, x: Val, y: Val) -> Val:
+        """x ^ y. A value and the difference to another, where they are to change places, make a choice of the two:
+        x ^ (x ^ y if c else 0) is y if c else x."""
+        a, b = self._selected.get(x), self._selected.get(y)
+        if a and b and a[0] == b[0] and a[1:] == b[:0:-1]:  # the two in either order
+            return self.xor(*a[1:])
+        for mine, chosen in ((x, b), (y, a)):
+            if chosen and "0" in chosen[1:]:
+                pair = self._different.get(chosen[1] if chosen[2] == "0" else chosen[2], ())
+                if mine in pair:
+                    other = pair[1] if mine == pair[0] else pair[0]
+                    return self.select(chosen[0], *((other, mine) if chosen[2] == "0" else (mine, other)))
+        made = self.w.binary("xor", x, y)
+        if made[0] == "%" and made not in (x, y):  # it is not folded
+            self._different[made] = x, y
+        return made
+
     def note_divisor(self, x: Val, arg: Arg) -> None:
         """Remember what divides an integer argument."""
         if type(arg.type) is T.Scalar and arg.type.is_int:
@@ -579,6 +617,8 @@ def scalar_row(g: Lowering, spell: str, t: Any, *xs: Val) -> Val:
         return w.compare(spell, *g.aligned(spell, *xs))
     if spell.startswith("fcmp"):
         return w.compare(spell, *xs)
+    if spell == "xor":
+        return g.xor(*xs)
     if spell.startswith("@llvm."):
         extra = (w.const("i1", False),) if spell in ("@llvm.ctlz", "@llvm.cttz") else ()
         return w.intrinsic(spell[6:], xs[0].type, *xs, *extra)

@@ -135,7 +135,7 @@ LOWER |= {
     ops.reshape: lambda g, op, x: _pick(g, op, x, lambda e: e),
     ops.hint: lambda g, op, x: x,
     ops.assume: lambda g, op, cond: g.w.call("void", "llvm.assume", cond[0]),
-    ops.select: lambda g, op, cond, x, y: Registers(len(x), lambda r: g.w.select(cond[r], x[r], y[r])),
+    ops.select: lambda g, op, cond, x, y: Registers(len(x), lambda r: g.select(cond[r], x[r], y[r])),
 }
 
 
@@ -231,7 +231,12 @@ def bitcast(g: Lowering, op: Op, x: Sequence[Val]) -> Registers:
 def _bitcast(g: Lowering, x: Val, target: str) -> Val:
     if x.type.startswith("ptr") != target.startswith("ptr"):
         return g.w.cast("ptrtoint" if x.type.startswith("ptr") else "inttoptr", x, target)
-    return g.w.cast("bitcast", x, target)
+    back = g.same_bits.get(x)
+    if back is not None and back.type == target:
+        return back
+    made = g.w.cast("bitcast", x, target)
+    g.same_bits[made] = x
+    return made
 
 
 @lower(ops.cast)
@@ -273,6 +278,9 @@ def convert_scalar(g: Lowering, x: Val, source: Any, target: Any) -> Val:
     if source.is_int and target.is_int:
         if target.bits == source.bits:
             return x
+        if x[0] in "-0123456789" and source is not T.i1:
+            signed = source.signed or target.bits < source.bits
+            return w.const(out, _kept(int(x), min(source.bits, target.bits), signed))
         if target.bits < source.bits:
             return w.cast("trunc", x, out)
         widen = "sext" if source.signed else "zext"
@@ -288,6 +296,16 @@ def convert_scalar(g: Lowering, x: Val, source: Any, target: Any) -> Val:
     if target.is_int:
         return g.target.float_to_int(g, x, target)
     return w.cast("fpext" if target.bits > source.bits else "fptrunc", x, out)
+
+
+def _kept(x: int, bits: int, signed: bool) -> int:
+    """The lowest bits of an integer, as LLVM spells them.
+
+    >>> _kept(0x1FFFF, 16, True), _kept(-1, 16, False), _kept(-8, 16, True)
+    (-1, 65535, -8)
+    """
+    low = x & ((1 << bits) - 1)
+    return low - (1 << bits) if signed and low >> (bits - 1) else low
 
 
 def _widen_finite(g: Lowering, x: Val, t: T.Scalar) -> Val:
