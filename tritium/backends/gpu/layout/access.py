@@ -19,7 +19,6 @@ from .linear import Layout, blocked, log2, product
 from .swizzle import lane_ordered
 
 ANCHOR_BYTES = 16  # the widest access of one thread
-FEWEST_STORED = 4  # elements: stores of fewer do not bound the vectors of other accesses
 LINE_BYTES = 128  # of a cache: what a warp touches in one line takes one lookup
 
 Order = tuple[tuple[int, ...], tuple[int, ...]]  # shape, axes from most to least contiguous
@@ -45,7 +44,6 @@ class Accesses:
         accesses = Accesses(info, warps, target.warp_size, target, {}, loads_across(module, target),
                             _combined_axes(module))
         accesses._share_widths(module.body)
-        accesses._leave_no_gaps(module)
         return accesses
 
     def _share_widths(self, block: Block) -> None:
@@ -56,19 +54,6 @@ class Accesses:
                 self.widths[key] = max(self.widths.get(key, 1), self.vector(op))
             for region in op.regions:
                 self._share_widths(region)
-
-    def _leave_no_gaps(self, module: Module) -> None:
-        """Bound the shared vectors by what one store takes. Lanes that store twice side by side leave gaps in either
-        store, which take as much of the way to memory as bytes do; what a load leaves out, the L1 cache keeps for the
-        next one. Operands of MMAs go through shared memory, whose accesses had better be wide."""
-        found = list(walk(module.body))
-        if any(op.kind.mma for op in found):
-            return
-        for op in found:
-            if op.kind is ops.store and type(op.pointer.type) is T.Tile:
-                key, most = self.order(op), ANCHOR_BYTES // _size(T.element(op.pointer.type).pointee)
-                if most >= FEWEST_STORED:
-                    self.widths[key] = min(self.widths[key], most)
 
     def order(self, op: Op) -> Order:
         """(shape, axes from most to least contiguous) of a memory op."""
