@@ -77,7 +77,7 @@ class Accesses:
         element = T.element(op.pointer.type).pointee
         # Idle threads cost less here: short async copies do not exist, and short atomics are slow.
         short = op.kind.atomic or op.kind is gpu_ops.async_load
-        least = gpu_ops.MIN_TRANSFER // _size(element) if short else 1
+        least = gpu_ops.MIN_TRANSFER // element.bytes if short else 1
         most = max(1, least, product(op.pointer.type.shape) // (self.lanes * self.warps))
         return 1 << log2(min(self.reach(op), most))
 
@@ -85,7 +85,7 @@ class Accesses:
         """The most elements per access: contiguous, aligned, with one predicate."""
         pointer, mask = op.pointer, op.mask
         element = T.element(pointer.type).pointee
-        size = _size(element)
+        size = element.bytes
         shape, order = self.order(op)
         axis, info = order[0], self.info(pointer)
         width = min(ANCHOR_BYTES // size, info.contiguity[axis], shape[axis], max(1, info.divisibility[axis] // size))
@@ -102,7 +102,7 @@ class Accesses:
         shape, order = self.order(op)
         copies = self.target.async_copies
         if op.kind is gpu_ops.async_load and copies is not None and copies.in_lane_order:
-            size = _size(T.element(op.pointer.type).pointee)
+            size = T.element(op.pointer.type).pointee.bytes
             return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
         if axis == order[0]:
@@ -153,10 +153,6 @@ def _combined_axes(module: Module) -> dict[tuple[int, ...], int]:
         elif op.kind.access and op.types and not op.kind.atomic:
             loaded.add(tuple(n for n in T.shape(op.pointer.type) if n > 1))
     return {shape: axis for shape, (axis, *others) in found.items() if not others and (shape[axis],) not in loaded}
-
-
-def _size(element: T.Scalar) -> int:
-    return 8 if type(element) is T.Ptr else element.bytes
 
 
 def _coalesced(own: Layout, ideal: Layout, bits: int) -> bool:

@@ -101,9 +101,8 @@ class Layout(NamedTuple):
 
     def drop(self, axis: int) -> Layout:
         """The layout along the other axes: bits of `axis` vanish (its places become replicas)."""
-        low, width = axis_bits(self.shape, axis)
-        keep = (1 << low) - 1
-        return self.map(lambda x: (x & keep) | (x >> (low + width) << low), self.shape[:axis] + self.shape[axis + 1 :])
+        squeeze = functools.partial(without_bits, *axis_bits(self.shape, axis))
+        return self.map(squeeze, self.shape[:axis] + self.shape[axis + 1 :])
 
     def squash(self, shape: tuple[int, ...]) -> Layout:
         """The layout of an operand of `shape` that is broadcast to this one (axes of size 1 lose their bits)."""
@@ -122,9 +121,18 @@ class Layout(NamedTuple):
                 kept.append(x)
         return self._replace(reg=tuple(kept))
 
-    def register_of(self, part: int) -> int | None:
-        """Register index whose image is `part`, or None."""
-        return solve(self.reg, part)
+    def registers_in(self, other: Layout) -> list[int]:
+        """The registers of this layout that hold what the registers of another one hold, in the other's order.
+
+        >>> Layout((4,), (1, 2), (), ()).registers_in(Layout((4,), (2, 1), (), ()))
+        [0, 2, 1, 3]
+        """
+        out = []
+        for e in other.register_elements():
+            r = solve(self.reg, e)
+            assert r is not None, "the thread holds what it has in the other layout"
+            out.append(r)
+        return out
 
     def free(self, part: str) -> int:
         """Mask of the bits of "lane" or "warp" that replicate what lower places hold."""
@@ -384,6 +392,15 @@ def axis_bits(shape: Sequence[int], axis: int) -> tuple[int, int]:
     """(lowest bit, number of bits) of an axis in the row-major index."""
     axis %= len(shape)
     return log2(product(shape[axis + 1 :])), log2(shape[axis])
+
+
+def without_bits(low: int, width: int, x: int) -> int:
+    """x without `width` bits from `low` on; those above move down.
+
+    >>> bin(without_bits(1, 2, 0b1011))
+    '0b11'
+    """
+    return (x & ((1 << low) - 1)) | (x >> (low + width) << low)
 
 
 def coordinates(shape: tuple[int, ...], element: int) -> tuple[int, ...]:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
+from ...llvm.writer import vector
 from .. import ops as gpu_ops
-from ..layout.linear import Layout, conversion, log2, pad, span_of
+from ..layout.linear import Layout, axis_bits, conversion, image, log2, pad, span_of
 from ..layout.values import layout_of, splitting
 from ..shared_memory.needs import Need, Room, bytes_of, takes_shared
 from .exchange import exchange, exchanges
 from .function import Lowering, Registers, llvm_type, lower
-from .shared_memory import Matrices, Passage, image_of, loaded_matrices, passes, plan, stored_matrices, vector_bits
+from .shared_memory import Matrices, Passage, loaded_matrices, passes, plan, stored_matrices, vector_bits
 from .shuffles import shuffle, shuffled
-from .words import memory_type, pack, to_memory
+from .words import memory_type, pack, to_memory, unpack
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
 def _convert_need(op: Op, room: Room) -> Need | None:
     """A conversion through shared memory; a tile too large for it is cut."""
     source, target = layout_of(op.operands[0]), layout_of(op)
-    size = T.element(op.type).bytes if type(T.element(op.type)) is T.Scalar else 8
-    if conversion(source, target) in ("same", "registers") or within_warp(room.target, source, target, size,
-                                                                            room.alone):
+    size, how = T.element(op.type).bytes, conversion(source, target)
+    if how in ("same", "registers") or within_warp(room.target, source, target, size, room.alone):
         return None
     needed = bytes_of(op.type)
     bits = splitting(source, target, needed, room.bytes)
@@ -45,8 +45,8 @@ def convert(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     if how == "same":
         return x
     if how == "registers":
-        elements = target.register_elements()
-        return Registers(len(elements), lambda r: x[source.register_of(elements[r])])
+        order = source.registers_in(target)
+        return Registers(len(order), lambda r: x[order[r]])
     if "shared" in op.attrs:
         return _through_shared(g, op, x, source, target)
     found = within_warp(g.target, source, target, T.element(op.type).bytes)
@@ -134,34 +134,27 @@ def _regrouped(x: Sequence[Val], source: Layout, target: Layout, size: int) -> t
 
     if cost(other) >= cost(source):
         return x, source
-    place: Any = source.register_of
-    return [x[place(e)] for e in other.register_elements()], other
+    return [x[r] for r in source.registers_in(other)], other
 
 
 def _groups(g: Lowering, layout: Layout, images: Sequence[int], size: int,
             base: Val | int) -> Iterator[tuple[Val, int, int]]:
     """(pointer, first register, count) for each vector access of a thread."""
     width = vector_bits(layout, images, size)
-    at = g.addresses(layout, lambda x: image_of(x, images))
+    at = g.addresses(layout, lambda x: image(images, x))
     for r in range(0, layout.registers, 1 << width):
-        offset, constant = at[r]
-        if isinstance(base, int):
-            constant += base
-        else:
-            offset = g.w.binary("add", offset, base)
-        yield g.shared.pointer(g, offset, constant), r, 1 << width
+        yield g.shared.pointer(g, *g.shared.behind(g, base, *at[r])), r, 1 << width
 
 
 def _write_matrices(g: Lowering, x: Sequence[Val], layout: Layout, images: Sequence[int], base: Val | int) -> None:
     """Four matrices at once: lane l gives the address of row l % 8 of matrix l / 8, its registers are parts of all."""
-    w, place = g.w, lambda e: image_of(e, images)
+    w, place = g.w, lambda e: image(images, e)
     assert g.target.store_matrices is not None
     lane = g.spread([place(e) for e in (*layout.lane[2:], *layout.reg[1:3])], "lane")
     thread = w.binary("xor", lane, g.spread([place(e) for e in layout.warp], "warp"))
     for r, part in enumerate(span_of([place(e) for e in layout.reg[3:]])):
-        offset = w.binary("xor", thread, g.int(part)) if part else thread
-        if base:
-            offset = w.binary("add", offset, g.int(base) if isinstance(base, int) else base)
+        offset = w.binary("xor", thread, g.int(part))
+        offset = w.binary("add", offset, g.int(base) if isinstance(base, int) else base)
         pairs = [pack(w, x[8 * r + 2 * k : 8 * r + 2 * k + 2]) for k in range(4)]
         g.target.store_matrices(g, g.shared.pointer(g, offset), [w.cast("bitcast", pair, "i32") for pair in pairs])
 
@@ -169,7 +162,7 @@ def _write_matrices(g: Lowering, x: Sequence[Val], layout: Layout, images: Seque
 def write(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int,
           together: bool = True) -> None:
     """Store a tile to shared memory at byte address `base` by the address map `images`; mostly all threads together."""
-    w, size = g.w, 8 if type(t) is T.Ptr else t.bytes
+    w, size = g.w, t.bytes
     if together and g.target.store_matrices is not None and stored_matrices(layout, images, size):
         _write_matrices(g, x, layout, images, base)
         return
@@ -185,17 +178,13 @@ def _read_matrices(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Seq
     count = min(2, len(layout.reg) - inner)
     taken = layout.reg[inner : inner + count]
     addresses = Layout(layout.shape, layout.reg[inner + count :], pad((*rows, *taken), len(layout.lane)), layout.warp)
-    at, out = g.addresses(addresses, lambda x: image_of(x, images)), []
+    out = []
     assert g.target.load_matrices is not None
-    for offset, constant in at:
-        if isinstance(base, int):
-            constant += base
-        else:
-            offset = w.binary("add", offset, base)
+    for at in g.addresses(addresses, lambda x: image(images, x)):
+        offset, constant = g.shared.behind(g, base, *at)
         address = g.shared.pointer(g, offset)
         for word in g.target.load_matrices(g, address, constant, 1 << count, transposed):
-            vector = w.cast("bitcast", word, f"<{4 // t.bytes} x {llvm_type(t)}>" if inner else llvm_type(t))
-            out += [w.extract(vector, k) for k in range(4 // t.bytes)] if inner else [vector]
+            out += unpack(w, w.cast("bitcast", word, vector(4 // t.bytes, llvm_type(t))))
     return out
 
 
@@ -203,7 +192,7 @@ def _neighbours_first(layout: Layout, images: Sequence[int], size: int) -> tuple
     """The register bits, those first that walk neighbours in memory."""
     first = []
     while size << len(first) < 16:
-        at = [x for x in layout.reg if image_of(x, images) == size << len(first)]
+        at = [x for x in layout.reg if image(images, x) == size << len(first)]
         if not at:
             break
         first += at[:1]
@@ -221,7 +210,7 @@ def write_piece(g: Lowering, x: Sequence[Val], t: T.Scalar | T.Ptr, layout: Layo
 
 def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int], base: Val | int) -> list[Val]:
     """Load a tile from shared memory at byte address `base` (a number or an i32 value)."""
-    w, size, kind = g.w, 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+    w, size, kind = g.w, t.bytes, llvm_type(t)
     has = g.target.load_matrices is not None and kind != "i1"
     matrices = loaded_matrices(layout, images, size) if has else None
     if matrices is not None:
@@ -230,13 +219,11 @@ def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int]
     if order != layout.reg:
         found = layout._replace(reg=order)
         out = read(g, t, found, images, base)
-        place: Any = found.register_of
-        return [out[place(e)] for e in layout.register_elements()]
-    stored, out = memory_type(t), []
+        return [out[r] for r in found.registers_in(layout)]
+    out = []
     for pointer, _, count in _groups(g, layout, images, size, base):
-        type_ = stored if count == 1 else f"<{count} x {stored}>"
-        loaded = w.effect(f"load {type_}, {pointer.typed}, align {size * count}", type_)
-        items = [loaded] if count == 1 else [w.extract(loaded, k) for k in range(count)]
+        type_ = vector(count, memory_type(t))
+        items = unpack(w, w.effect(f"load {type_}, {pointer.typed}, align {size * count}", type_))
         out += [w.cast("inttoptr" if type(t) is T.Ptr else "trunc", v, kind) for v in items]
     return out
 
@@ -263,21 +250,22 @@ def gather(g: Lowering, op: Op, x: Sequence[Val], index: Sequence[Val]) -> list[
     w, axis = g.w, op.attrs["axis"]
     t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
     base = _stage(g, op, x)
-    stride = 1
-    for d in source.shape[axis + 1 :]:
-        stride *= d
-    low, width = log2(stride), log2(target.shape[axis])
+    (low, width), (_, target_width) = axis_bits(source.shape, axis), axis_bits(target.shape, axis)
     # the element's own coordinates, with the axis replaced by the index
-    squeeze = lambda e: (e & (stride - 1)) | (e >> (low + width) << (low + log2(source.shape[axis])))
+    squeeze = lambda e: (e & ((1 << low) - 1)) | (e >> (low + target_width) << (low + width))
     thread, parts = g.linear(target, squeeze)
     out = []
     for at, part in zip(index, parts):
-        at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
-        at = w.intrinsic("smax", "i32", at, g.int(0))
+        at = w.intrinsic("smax", "i32", _to_i32(g, at), g.int(0))
         at = w.intrinsic("smin", "i32", at, g.int(source.shape[axis] - 1))
-        rest = w.binary("xor", thread, g.int(part)) if part else thread
-        out.append(g.shared.load(g, base, w.binary("add", w.binary("mul", at, g.int(stride)), rest), t))
+        rest = w.binary("xor", thread, g.int(part))
+        out.append(g.shared.load(g, base, w.binary("add", w.binary("mul", at, g.int(1 << low)), rest), t))
     return out
+
+
+def _to_i32(g: Lowering, x: Val) -> Val:
+    """A signed integer as i32."""
+    return g.w.cast("trunc" if x.type == "i64" else "sext", x, "i32")
 
 
 @lower(ops.extract)
@@ -291,8 +279,7 @@ def extract(g: Lowering, op: Op, x: Sequence[Val], *index: Sequence[Val]) -> lis
 def _flat_index(g: Lowering, shape: Sequence[int], index: Sequence[Sequence[Val]]) -> Val:
     w, total = g.w, g.int(0)
     for size, (at,) in zip(shape, index):
-        at = w.cast("trunc", at, "i32") if at.type == "i64" else w.cast("sext", at, "i32") if at.type != "i32" else at
-        total = w.binary("add", w.binary("mul", total, g.int(size)), at)
+        total = w.binary("add", w.binary("mul", total, g.int(size)), _to_i32(g, at))
     return total
 
 
@@ -303,7 +290,7 @@ def insert(g: Lowering, op: Op, x: Sequence[Val], value: Sequence[Val], *index: 
     thread, parts = g.linear(layout, lambda e: e)
     out = []
     for old, part in zip(x, parts):
-        here = g.w.binary("xor", thread, g.int(part)) if part else thread
+        here = g.w.binary("xor", thread, g.int(part))
         out.append(g.w.select(g.w.compare("icmp eq", here, wanted), value[0], old))
     return out
 
@@ -322,7 +309,7 @@ def histogram(g: Lowering, op: Op, x: Sequence[Val], mask: Sequence[Val] | None 
     passage.after_write()
     once = g.owns(layout)
     for k, v in enumerate(x):
-        v = w.cast("trunc", v, "i32") if v.type == "i64" else w.cast("sext", v, "i32") if v.type != "i32" else v
+        v = _to_i32(g, v)
         inside = w.compare("icmp ult", v, g.int(bins))
         for condition in (once, mask[k] if mask is not None else None):
             inside = inside if condition is None else w.binary("and", inside, condition)

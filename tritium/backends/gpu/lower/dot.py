@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....named_tuples import NamedTuple
+from ...llvm.writer import vector
 from .. import ops as gpu_ops
-from ..layout.linear import image, log2
+from ..layout.linear import image, log2, powers
 from ..layout.swizzle import swizzled
 from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, bytes_of, takes_shared
 from .convert import write
 from .function import Lowering, llvm_type, lower
 from .shape import convert_scalar
 from .shared_memory import Passage
+from .words import unpack
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -125,28 +127,22 @@ def _reads(g: Lowering, op: Op, a: _Operand, b: _Operand, steps: int) -> Iterato
     for operand, place, step, axis in operands:
         thread, parts = g.linear(layout, place)
         taken = 0
-        for x in (*(place(e) for e in (*layout.lane, *layout.warp)), *(step(k) for k in _bits(steps, a.inner))):
+        for x in (*(place(e) for e in (*layout.lane, *layout.warp)), *(step(k) for k in powers(steps, a.inner))):
             taken |= x
         across = operand.neighbours(parts, operand.wide(1 - axis))
         yield _Reads(operand, thread, parts, step, taken, operand.wide(axis), across)
 
 
-def _bits(start: int, stop: int) -> list[int]:
-    """The powers of two from `start` to below `stop`."""
-    return [1 << k for k in range(log2(start), log2(stop))]
-
-
 def _start(g: Lowering, read: _Reads, index: Val, steps: int, depth: int) -> Val:
     """The offset of a thread's first element, in the iteration that begins at `index` along K."""
     w, moves, total = g.w, {}, read.thread
-    for k in _bits(steps, depth):
+    for k in powers(steps, depth):
         x = read.k(k)
         for bit in (i for i in range(x.bit_length()) if x >> i & 1):
             moves.setdefault(bit - log2(k), []).append(k)
     for distance, bits in moves.items():
         piece = w.binary("and", index, g.int(sum(bits)))
-        if distance:
-            piece = w.binary("shl" if distance > 0 else "lshr", piece, g.int(abs(distance)))
+        piece = w.binary("shl" if distance > 0 else "lshr", piece, g.int(abs(distance)))
         total = w.binary("xor", total, piece)
     return total
 
@@ -169,19 +165,12 @@ def _fetch(g: Lowering, read: _Reads, start: Val, first: int, together: int, t: 
 
 def _load(g: Lowering, operand: _Operand, start: Val, at: int, taken: int, count: int) -> list[Val]:
     """`count` neighbours, at an address whose bits in `taken` are exchanged, and the others added."""
-    w, kind = g.w, llvm_type(operand.element)
-    offset = w.binary("xor", start, g.int(at & taken)) if at & taken else start
-    constant = at & ~taken
-    if isinstance(operand.base, int):
-        constant += operand.base
-    else:
-        offset = w.binary("add", offset, operand.base)
-    pointer = g.shared.pointer(g, offset, constant)
+    offset = g.w.binary("xor", start, g.int(at & taken))
+    pointer = g.shared.pointer(g, *g.shared.behind(g, operand.base, offset, at & ~taken))
     if count == 1:
         return [g.shared.get(g, pointer, operand.element)]
-    loaded = f"<{count} x {kind}>"
-    x = w.effect(f"load {loaded}, {pointer.typed}, align {operand.element.bytes * count}", loaded)
-    return [w.extract(x, k) for k in range(count)]
+    loaded = vector(count, llvm_type(operand.element))
+    return unpack(g.w, g.w.effect(f"load {loaded}, {pointer.typed}, align {operand.element.bytes * count}", loaded))
 
 
 def _multiply_add(g: Lowering, t: T.Scalar, x: Val, y: Val, z: Val) -> Val:

@@ -8,7 +8,7 @@ have for what the other lanes' odd registers have. One instruction does it for t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..layout.linear import Layout, conversion, log2
 from .function import Lowering, llvm_type
@@ -61,8 +61,7 @@ def exchange(g: Lowering, t: T.Scalar | T.Ptr, x: Sequence[Val], source: Layout,
              found: tuple[list[int], Layout, Layout]) -> list[Val]:
     """A tile in another layout, as `exchanges` found it."""
     order, first, made = found
-    place: Any = source.register_of
-    words = pack_words(g, [x[place(e)] for e in first.register_elements()])
+    words = pack_words(g, [x[r] for r in source.registers_in(first)])
     half = len(words) // 2
     low, high = words[:half], words[half:]
     assert g.target.exchange is not None
@@ -70,5 +69,4 @@ def exchange(g: Lowering, t: T.Scalar | T.Ptr, x: Sequence[Val], source: Layout,
         pairs = [g.target.exchange(g, a, b, bit) for a, b in zip(low, high)]
         low, high = [a for a, _ in pairs], [b for _, b in pairs]
     out = [y for word in (*low, *high) for y in unpack_word(g, word, llvm_type(t))]
-    place = made.register_of
-    return [out[place(e)] for e in to.register_elements()]
+    return [out[r] for r in made.registers_in(to)]

@@ -17,7 +17,7 @@ from ....analysis.arithmetic import ARITHMETIC, constant_of, lowest_bit
 from ....errors import CompilationError, outermost
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
-from ....ir.opdef import KINDS, OpKind
+from ....ir.opdef import OpKind
 from ....ir.rewrite import uses
 from ....named_tuples import NamedTuple
 from ...llvm.lines import Lines
@@ -39,12 +39,11 @@ MOST_HELD = 8  # comparisons of a tile that are held in registers through a loop
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 
 
-def lower(*kinds: OpKind | str) -> Callable[[Callable], Callable]:
-    """Register a lowering for op kinds (given as kinds or names)."""
+def lower(*kinds: OpKind) -> Callable[[Callable], Callable]:
+    """Register a lowering for op kinds."""
 
-    def register(fn: Callable[[int], int]) -> Callable:
-        for kind in kinds:
-            LOWER[KINDS[kind] if isinstance(kind, str) else kind] = fn
+    def register(fn: Callable) -> Callable:
+        LOWER.update(dict.fromkeys(kinds, fn))
         return fn
 
     return register
@@ -296,8 +295,7 @@ class Lowering:
             piece = self.place(part)
             if part != "thread" or len(bits) < len(images):
                 piece = w.binary("and", piece, w.const("i32", sum(1 << k for k in bits)))
-            if distance:
-                piece = w.binary("shl" if distance > 0 else "lshr", piece, w.const("i32", abs(distance)))
+            piece = w.binary("shl" if distance > 0 else "lshr", piece, w.const("i32", abs(distance)))
             total = piece if total is None else w.binary("or disjoint" if disjoint else "xor", total, piece)
         for k, x in odd:
             bit = w.binary("and", w.binary("lshr", self.place(part), w.const("i32", k)), w.const("i32", 1))
@@ -315,7 +313,7 @@ class Lowering:
         if self.by_thread and layout.threads == self.threads:
             return self.spread(lanes + warps, "thread"), parts
         lane, warp = self.spread(lanes, "lane"), self.spread(warps, "warp")
-        return warp if lane == "0" else lane if warp == "0" else self.w.binary("xor", lane, warp), parts
+        return self.w.binary("xor", lane, warp), parts
 
     def addresses(self, layout: Layout, fn: Callable[[int], int]) -> Registers:
         """As `linear`, for addresses: [(i32 value, number to add)] of the registers.
@@ -333,10 +331,7 @@ class Lowering:
         for x in (*layout.lane, *layout.warp):
             taken |= fn(x)
         zeros = log2(taken & -taken) if taken else 0
-
-        def here(bits: int) -> Val:
-            return self.note_zeros(self.w.binary("xor", thread, self.int(bits)) if bits else thread, zeros)
-
+        here = lambda bits: self.note_zeros(self.w.binary("xor", thread, self.int(bits)), zeros)
         base = Registers(len(parts), lambda r: here(parts[r] & taken), len({x & taken for x in parts}))
         return base, [x & ~taken for x in parts]
 
@@ -460,7 +455,7 @@ class Lowering:
         passage = Passage(self, op)
         (base,) = passage.bases
         thread, parts = self.linear(layout, lambda e: e) if layout else (self.int(0), [0])
-        at = [w.binary("xor", thread, self.int(p)) if p else thread for p in parts]
+        at = [w.binary("xor", thread, self.int(p)) for p in parts]
         passage.before_write()
         with w.when(owner):
             for x, index in zip(registers, at):

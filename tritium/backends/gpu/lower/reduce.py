@@ -3,6 +3,7 @@ memory. Which bit of the axis lives where is read off the layout, so one routine
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ....ir.rewrite import Rewriter, substitute
 from ....passes.simplify import apply_rules
 from ...llvm.numbering import number_of
 from ..layout.axis import Axis
-from ..layout.linear import Layout, axis_bits
+from ..layout.linear import Layout, axis_bits, without_bits
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need, Room, side_by_side, takes_shared
 from .function import Lowering, lower
@@ -201,7 +202,7 @@ def _across_warps(g: Lowering, op: Op, layout: Layout, axis: Axis, keys: list[in
     alone = min(bits, _TOGETHER) if len(idle) >= bits else bits  # of the number of a partial, what a thread reads alone
     shared = idle[: bits - alone]
     place = [alone + k if k < len(shared) else k - len(shared) for k in range(bits)] if len(idle) >= bits else None
-    at = [w.binary("xor", thread, g.int(squeeze(key))) if squeeze(key) else thread for key in keys]
+    at = [w.binary("xor", thread, g.int(squeeze(key))) for key in keys]
     passage.before_write()
     with w.when(_is_first(g, axis.of("lane")) if sided and axis.of("lane") else None):
         for total, index in zip(totals, _slots(g, layout, axis, at, place, count)):
@@ -245,20 +246,17 @@ def _slots(g: Lowering, layout: Layout, axis: Axis, at: Sequence[Val], place: li
     return [w.binary("or disjoint", w.binary("shl", x, g.int(len(of))), slot) for x in at]
 
 
-def _squeezer(shape: tuple[int, ...], axis: int) -> Callable:
-    low, width = axis_bits(shape, axis)
-    return lambda e: (e & ((1 << low) - 1)) | (e >> (low + width) << low)
+def _squeezer(shape: tuple[int, ...], axis: int) -> Callable[[int], int]:
+    """The function that takes an element's number in a tile to that in the result of a reduction."""
+    return functools.partial(without_bits, *axis_bits(shape, axis))
 
 
 def _arrange(op: Op, keys: list[int], totals: Sequence[Sequence[Val]], layout: Layout) -> tuple[list[Val], ...]:
     """Put each total into the registers the result's layout names."""
     squeeze = _squeezer(layout.shape, op.attrs["axis"])
     found = {squeeze(k): t for k, t in zip(keys, totals)}
-    placed = op.attrs.get("layout")
-    if placed is None or placed[0] is None:
-        elements = [0]
-    else:
-        elements = (Layout(*placed) if len(op.types) == 1 else Layout(*placed[0])).register_elements()
+    placed = layout_of(op.results[0])
+    elements = placed.register_elements() if placed else [0]
     return tuple([found[e][k] for e in elements] for k in range(len(op.types)))
 
 

@@ -12,7 +12,7 @@ from ....later import np
 from ....named_tuples import NamedTuple
 from ....ops.meaning import convert
 from ...llvm.writer import Val, value
-from ..layout.linear import Layout, axis_bits, coordinates
+from ..layout.linear import axis_bits, coordinates, without_bits
 from .function import LOWER, Affine, Lowering, Registers, affine_of, distinct_values, llvm_type, lower
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def broadcast(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
 
     def element_of(e: int) -> int:
         for low, width in lost:  # axes come first to last, so higher bits go first and lower positions stay right
-            e = (e & ((1 << low) - 1)) | (e >> (low + width) << low)
+            e = without_bits(low, width, e)
         return e
 
     return _pick(g, op, x, element_of)
@@ -98,8 +98,7 @@ def trans(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
 
 @lower(ops.join)
 def join(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
-    target = g.layout(op)
-    source = g.layout(op.operands[0])
+    target, source = g.layout(op), g.layout(op.operands[0])
     if source is None:
         return [(x, y)[e & 1][0] for e in target.register_elements()]
     places = source.places()
@@ -108,23 +107,16 @@ def join(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
 
 @lower(ops.split)
 def split(g: Lowering, op: Op, x: Sequence[Val]) -> tuple[list[Val], ...]:
-    source = g.layout(op.operands[0])
-    places = source.places()
-    layouts = op.attrs.get("layout")
-    if layouts is None:  # two scalars: every thread has both
-        return [x[places[0]]], [x[places[1]]]
-    elements = Layout(*layouts[0]).register_elements()
+    places, layout = g.layout(op.operands[0]).places(), g.layout(op.results[0])
+    elements = [0] if layout is None else layout.register_elements()  # of two scalars every thread has both
     return [x[places[e << 1]] for e in elements], [x[places[e << 1 | 1]] for e in elements]
 
 
 @lower(ops.cat)
 def cat(g: Lowering, op: Op, x: Sequence[Val], y: Sequence[Val]) -> list[Val]:
     low, width = axis_bits(op.type.shape, op.attrs["axis"])
-    bit = low + width - 1
-    source = g.layout(op.operands[0])
-    places = source.places()
-    drop = lambda e: (e & ((1 << bit) - 1)) | (e >> (bit + 1) << bit)
-    return [(x, y)[e >> bit & 1][places[drop(e)]] for e in g.layout(op).register_elements()]
+    bit, places = low + width - 1, g.layout(op.operands[0]).places()
+    return [(x, y)[e >> bit & 1][places[without_bits(bit, 1, e)]] for e in g.layout(op).register_elements()]
 
 
 LOWER |= {
@@ -146,9 +138,9 @@ def addptr(g: Lowering, op: Op, p: Sequence[Val], offset: Sequence[Val]) -> Regi
     register are an offset of 32 bits and one instruction that adds it."""
     pointee = T.element(op.type).pointee
     widen = "sext" if T.element(op.operands[1].type).signed else "zext"
-    size = 8 if type(pointee) is T.Ptr else pointee.bytes
+    stored = "i8" if pointee is T.i1 else llvm_type(pointee)
     before = p.addends if type(p) is Registers else ()
-    addends = (*(before or ((p,),)), (offset, widen, _memory_type(pointee), size))
+    addends = (*(before or ((p,),)), (offset, widen, stored, pointee.bytes))
     out = Registers(len(p), lambda r: _address(g, addends, r))
     out.addends = addends
     return out
@@ -216,10 +208,6 @@ def _step(g: Lowering, widen: str, pointee: str, index: Val, at: Val) -> Val:
     if wide == "0":
         return at
     return g.w.emit("ptr addrspace(1)", f"getelementptr {pointee}, {at.typed}, i64 {wide}", at, wide)
-
-
-def _memory_type(t: T.Scalar | T.Ptr) -> str:
-    return "i8" if t is T.i1 else llvm_type(t)
 
 
 @lower(ops.bitcast)

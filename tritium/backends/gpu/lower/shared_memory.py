@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
+from ...llvm.writer import vector
 from ..layout.linear import Layout, image, log2, span_of
 from ..shared_memory.needs import addresses
-from .words import llvm_type
+from .words import llvm_type, unpack
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -70,6 +71,12 @@ class SharedMemory:
         start = g.w.emit(type_, f"getelementptr i8, ptr addrspace(3) @smem, i32 {offset}", offset)
         return g.w.effect(f"getelementptr i8, {start.typed}, i32 {constant}", type_) if constant else start
 
+    def behind(self, g: Lowering, base: Val | int, offset: Val, constant: int) -> tuple[Val, int]:
+        """(offset, number) of an address in the buffer at byte `base`, a number or an i32 value."""
+        if isinstance(base, int):
+            return offset, constant + base
+        return g.w.binary("add", offset, base), constant
+
     def store(self, g: Lowering, base: int, index: Val, x: Val, t: T.Scalar | T.Ptr) -> None:
         """Write one element at an index (i32) of the buffer at byte `base`."""
         self.put(g, self.pointer(g, self._offset(g, base, index, t)), x, t)
@@ -80,13 +87,12 @@ class SharedMemory:
 
     def load_several(self, g: Lowering, base: int, index: Val, t: T.Scalar | T.Ptr, count: int) -> list[Val]:
         """Read `count` neighbours from an index (i32) that is a multiple of it, 16 bytes at a time."""
-        size, kind = 8 if type(t) is T.Ptr else t.bytes, llvm_type(t)
+        size, kind = t.bytes, llvm_type(t)
         stored, together = "i8" if kind == "i1" else kind, min(count, 16 // size)
         offset, out = self._offset(g, base, index, t), []
         for k in range(0, count, together):
-            pointer, type_ = self.pointer(g, offset, k * size), f"<{together} x {stored}>" if together > 1 else stored
-            x = g.w.effect(f"load {type_}, {pointer.typed}, align {together * size}", type_)
-            out += [g.w.extract(x, e) for e in range(together)] if together > 1 else [x]
+            pointer, type_ = self.pointer(g, offset, k * size), vector(together, stored)
+            out += unpack(g.w, g.w.effect(f"load {type_}, {pointer.typed}, align {together * size}", type_))
         return [g.w.cast("trunc", x, "i1") for x in out] if kind == "i1" else out
 
     def put(self, g: Lowering, pointer: Val, x: Val, t: T.Scalar | T.Ptr) -> None:
@@ -103,9 +109,7 @@ class SharedMemory:
 
     @staticmethod
     def _offset(g: Lowering, base: int, index: Val, t: T.Scalar | T.Ptr) -> Val:
-        size = 8 if type(t) is T.Ptr else t.bytes
-        scaled = g.w.binary("shl", index, g.int(log2(size))) if size > 1 else index
-        return g.w.binary("add", scaled, g.int(base)) if base else scaled
+        return g.w.binary("add", g.w.binary("shl", index, g.int(log2(t.bytes))), g.int(base))
 
 
 # --- choosing an address map ------------------------------------------------------------------------------------
@@ -148,7 +152,7 @@ def stored_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrice
     """The matrices that a warp's registers are in memory: 16 bytes in four neighbouring lanes, eight rows."""
     if size != 2 or len(layout.reg) < 3:
         return None
-    places = [image_of(x, images) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
+    places = [image(images, x) for x in (layout.reg[0], *layout.lane, *layout.reg[1:], *layout.warp)]
     whole = places[:3] == [2, 4, 8] and all(places[3:6]) and not any(x % 16 for x in places[3:])
     return Matrices(1, layout.lane[2:]) if whole else None
 
@@ -161,7 +165,7 @@ def loaded_matrices(layout: Layout, images: Sequence[int], size: int) -> Matrice
     inner = log2(4 // size) if size in (1, 2, 4) else 0
     if size > 4 or len(layout.reg) < inner + 1:
         return None
-    place = lambda xs: [image_of(x, images) for x in xs]
+    place = lambda xs: [image(images, x) for x in xs]
     word, first, rows = layout.reg[:inner], layout.lane[:2], layout.lane[2:]
     whole = lambda xs: all(x and x % 16 == 0 for x in place(xs))
     if any(x % 16 for x in place((*layout.reg[inner:], *layout.warp))):
@@ -199,19 +203,14 @@ def _fold(x: int, unit: int, first: int) -> int:
 def vector_bits(layout: Layout, images: Sequence[int], size: int) -> int:
     """How many of a thread's lowest registers are neighbours in memory, as a power of two (16 bytes at most)."""
     count = 0
-    while count < len(layout.reg) and size << count < 16 and image_of(layout.reg[count], images) == size << count:
+    while count < len(layout.reg) and size << count < 16 and image(images, layout.reg[count]) == size << count:
         count += 1
     while count:  # whatever else selects an address must leave the bits inside the vector alone
         rest = (*layout.reg[count:], *layout.lane, *layout.warp)
-        if not any(image_of(x, images) & ((size << count) - 1) for x in rest):
+        if not any(image(images, x) & ((size << count) - 1) for x in rest):
             break
         count -= 1
     return count
-
-
-def image_of(element: int, images: Sequence[int]) -> int:
-    """Byte address of an element (or of an element part)."""
-    return image(images, element)
 
 
 def passes(layout: Layout, images: tuple[int, ...], size: int,
@@ -231,7 +230,7 @@ def passes(layout: Layout, images: tuple[int, ...], size: int,
 
 def _places(images: tuple[int, ...], bits: Sequence[int]) -> Sequence[int]:
     """The addresses that these bits of a tile select."""
-    return span_of([image_of(x, images) for x in bits])
+    return span_of([image(images, x) for x in bits])
 
 
 def lanes_at_once(size: int) -> int:

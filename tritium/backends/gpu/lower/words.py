@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ...llvm.writer import Val, lanes, value
@@ -52,20 +52,23 @@ def to_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
     return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
 
 
-def pack(w: NumberingWriter, items: Sequence[Val]) -> Any:
+def pack(w: NumberingWriter, items: Sequence[Val]) -> Val:
     """Several values as one vector."""
     if len(items) == 1:
         return items[0]
     vector, first = w.neighbours(items) or (None, 0)
     if vector is not None and first == 0 and lanes(vector.type) == len(items):
         return vector
-    type_ = f"<{len(items)} x {items[0].type}>"
-    out = None
+    out = value(vector_of(len(items), items[0].type), "poison")
     for k, x in enumerate(items):
-        start = "poison" if out is None else str(out)
-        operands = (x,) if out is None else (out, x)
-        out = w.emit(type_, f"insertelement {type_} {start}, {x.typed}, i32 {k}", *operands)
+        out = w.emit(out.type, f"insertelement {out.typed}, {x.typed}, i32 {k}", out, x)
     return out
+
+
+def unpack(w: NumberingWriter, x: Val) -> list[Val]:
+    """The values that a vector holds; a scalar is one."""
+    count = lanes(x.type)
+    return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
 
 
 def pack_words(g: Lowering, items: Sequence[Val]) -> list[Val]:
@@ -100,12 +103,8 @@ def _half(w: NumberingWriter, vector: Val, first: int) -> Val:
 
 def unpack_word(g: Lowering, word: Val, kind: str) -> list[Val]:
     """The elements of LLVM type `kind` in an integer word, lowest first."""
-    w, bits = g.w, int(word.type[1:])
-    count = bits // (8 * bytes_of(kind))
-    if count == 1:
-        return [w.cast("bitcast", word, kind)]
-    vector = w.cast("bitcast", word, f"<{count} x {kind}>")
-    return [w.extract(vector, k) for k in range(count)]
+    count = int(word.type[1:]) // (8 * bytes_of(kind))
+    return unpack(g.w, g.w.cast("bitcast", word, vector_of(count, kind)))
 
 
 def through_words(g: Lowering, x: Val, fn: Callable[[Val], Val]) -> Val:
