@@ -360,6 +360,13 @@ class Writer:
         """`x` where `condition`, else `y`."""
         return self.emit(x.type, f"select {condition.type} {condition}, {x.type} {x}, {y.type} {y}", condition, x, y)
 
+    def all_of(self, *conditions: Val | None) -> Any:
+        """Whether all conditions hold; None stands for one that always does, and for all of none."""
+        total = None
+        for x in conditions:
+            total = x if total is None else total if x is None else self.binary("and", total, x)
+        return total
+
     def gep(self, type: str, base: Val, index: Val, flags: str = "") -> Val:
         """The address of the `index`th `type` after `base`."""
         word = f"getelementptr {flags}" if flags else "getelementptr"

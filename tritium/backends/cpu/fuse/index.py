@@ -11,8 +11,10 @@ indices and generate no code.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .... import ops
 from ....analysis.views import axes_behind
@@ -105,6 +107,16 @@ class Chunks(NamedTuple):
                 idx[axis] = i
         return tuple(idx)
 
+    def rows(self, lo: Lowering) -> AbstractContextManager[list[Any]]:
+        """Loops over the outer axes; gives their indices."""
+        return lo.loops([self.shape[axis] for axis in self.outer])
+
+    @contextmanager
+    def each(self, lo: Lowering) -> Iterator[Index]:
+        """Loops over all chunks; gives the index of one."""
+        with self.rows(lo) as at, lo.counted(self.total, self.width) as base:
+            yield self.index(lo, at, base)
+
 
 def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = None) -> Chunks:
     """Traverse `shape` with the axes nested in `order` (the last innermost), in chunks of at most `width` lanes.
@@ -122,7 +134,7 @@ def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
     axes = [axis for axis in order if shape[axis] > 1]
     if not axes:
         return Chunks(shape, (), order[-1:], 1, 1)
-    inner, total = [axes.pop()], shape[order[-1]]
+    inner = [axes.pop()]
     total = shape[inner[0]]
     while axes and total < width and power_of_two(total) and power_of_two(shape[axes[-1]]):
         inner.insert(0, axes.pop())
@@ -191,9 +203,7 @@ def ravel(lo: Lowering, idx: Sequence[Coordinate], sizes: Sequence[int]) -> Coor
 def unravel(lo: Lowering, flat: Coordinate, sizes: Sequence[int]) -> list[Coordinate]:
     """The index at a row-major position."""
     base, lanes = flat
-    out, stride, total = [], 1, 1
-    for size in sizes:
-        total *= size
+    out, stride, total = [], 1, math.prod(sizes)
     for size in reversed(sizes):
         last = stride * size == total
         b = lo.divide(base, stride)

@@ -23,8 +23,6 @@ Rows and columns that remain are computed by narrower tiles, down to one row and
 
 from __future__ import annotations
 
-import functools
-
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value, vector
@@ -314,7 +312,7 @@ def _is_large(w: Writer, m: Val, n: Val, depth: Val, lda: Val, panel: Val, rows:
     high = w.compare("icmp sge", m, w.const("i64", rows))
     even = w.compare("icmp eq", round_down(w, depth, unroll), depth)
     given = w.compare("icmp ne", panel, value("ptr", "null"))
-    return functools.reduce(lambda x, y: w.binary("and", x, y), (distant, wide, high, even, given))
+    return w.all_of(distant, wide, high, even, given)
 
 
 def _heights(target: CpuTarget) -> tuple[int, ...]:

@@ -41,12 +41,10 @@ def write(w: Writer, kind: str, symbol: str, general: str) -> None:
     >>> w.text().count("call <4 x i32> @llvm.aarch64.neon.udot.v4i32.v16i8(") > 64
     True
     """
-    with w.function("void", symbol, PARAMETERS) as (a, b, c, m, n, k, lda, ldb, ldc, panel,
-                                                                                fresh):
+    with w.function("void", symbol, PARAMETERS) as (a, b, c, m, n, k, lda, ldb, ldc, panel, fresh):
         zero = w.const("i64", 0)
-        can = w.compare("icmp eq", round_down(w, k, _STEP), k)
-        for need in (w.compare("icmp sgt", k, zero), w.compare("icmp ne", panel, value("ptr", "null"))):
-            can = w.binary("and", can, need)
+        can = w.all_of(w.compare("icmp eq", round_down(w, k, _STEP), k), w.compare("icmp sgt", k, zero),
+                       w.compare("icmp ne", panel, value("ptr", "null")))
         right = w.select(can, round_down(w, n, _COLUMNS), zero)
         tile = _Tile(w, "sdot" if kind == "i8" else "udot", panel, lda, ldc, k, fresh)
         with w.loop(0, right, _COLUMNS) as across:

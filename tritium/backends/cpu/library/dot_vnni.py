@@ -72,9 +72,8 @@ class _Bytes:
     def write(self, shapes: tuple[Shape, ...], general: str) -> None:
         """Compute C."""
         w, zero = self.w, self.w.const("i64", 0)
-        can = w.compare("icmp eq", w.binary("urem", self.k, w.const("i64", _STEP)), zero)
-        for need in (w.compare("icmp sgt", self.k, zero), w.compare("icmp ne", self.panel, value("ptr", "null"))):
-            can = w.binary("and", can, need)
+        can = w.all_of(w.compare("icmp eq", w.binary("urem", self.k, w.const("i64", _STEP)), zero),
+                       w.compare("icmp sgt", self.k, zero), w.compare("icmp ne", self.panel, value("ptr", "null")))
         right = w.select(can, round_down(w, self.n, _LANES), zero)
         with w.when(w.compare("icmp sgt", right, zero), likely=True):
             self.sums = self.panel

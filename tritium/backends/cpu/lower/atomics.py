@@ -16,7 +16,7 @@ from .predication import mask_of
 from .table import statement
 
 if TYPE_CHECKING:
-    from ....ir.core import Op, Value
+    from ....ir.core import Op
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from ..fuse.index import Index
@@ -31,13 +31,11 @@ _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monot
 
 @statement(ops.atomic, visits="elements")
 def _atomic(lo: Lowering, op: Op) -> None:
-    p, v, *rest = op.operands
-    mask = rest[0] if rest else None
     t, how, order = T.element(op.type), op.attrs["how"], _ORDER[op.attrs["sem"]]
     in_f32 = how in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
 
     def update(idx: Index, pointer: Val) -> Val:
-        x = lo.ev(v, idx)
+        x = lo.ev(op.operands[1], idx)
         if how in ("load", "store"):
             return _access(lo, how, pointer, x, t, order)
         return _by_swaps(lo, pointer, x, t, how, order) if in_f32 else \
@@ -48,9 +46,9 @@ def _atomic(lo: Lowering, op: Op) -> None:
     buffer = _old_values(lo, op)
     if plain_atomics.allowed(op):
         plain_atomics.if_alone(lo, lambda: plain_atomics.update(lo, op, buffer, combined, one_by_one=in_f32),
-                               lambda: _each(lo, op, p, mask, update, buffer))
+                               lambda: _each(lo, op, update, buffer))
     else:
-        _each(lo, op, p, mask, update, buffer)
+        _each(lo, op, update, buffer)
     if buffer is not None:
         lo.buffers[op] = buffer
 
@@ -157,7 +155,7 @@ def _to_half(w: NumberingWriter, x: Val) -> Val:
 
 @statement(ops.atomic_cas, visits="elements")
 def _cas(lo: Lowering, op: Op) -> None:
-    p, expected, v = op.operands
+    _, expected, v = op.operands
     t, order, w = T.element(op.type), _ORDER[op.attrs["sem"]], lo.w
     code = llvm_type(t)
     integer = code if code[0] in "ip" else f"i{t.bits}"
@@ -168,7 +166,7 @@ def _cas(lo: Lowering, op: Op) -> None:
         pair = w.effect(f"cmpxchg ptr {pointer}, {x.typed}, {y.typed} {orders}", f"{{ {integer}, i1 }}")
         return w.cast("bitcast", w.emit(integer, f"extractvalue {pair.type} {pair}, 0", pair), code)
     buffer = _old_values(lo, op)
-    _each(lo, op, p, None, update, buffer)
+    _each(lo, op, update, buffer)
     if buffer is not None:
         lo.buffers[op] = buffer
 
@@ -179,13 +177,12 @@ def _old_values(lo: Lowering, op: Op) -> Buffer | None:
     return lo.allocate(op) if T.shape(op.type) and wanted else None
 
 
-def _each(lo: Lowering, op: Op, p: Value, mask: Value | None, update: Callable[[Index, Val], Val],
-          buffer: Buffer | None) -> None:
+def _each(lo: Lowering, op: Op, update: Callable[[Index, Val], Val], buffer: Buffer | None) -> None:
     """Update every active element; the old values are written to `buffer` if given."""
     shape = T.shape(op.type)
     with lo.counted(math.prod(shape)) as i:
         idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
-        place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
+        place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, op.mask, idx)
         if m is None:
             old = update(idx, place.pointer)
         else:

@@ -99,5 +99,4 @@ def _call(lo: Lowering, op: Op) -> None:
         with lo.when(parts.pop(0), likely=False):
             lo.stop()
             w.block(w.label("unreachable"))
-    for result, x in zip(op.results, parts):
-        lo.values[result] = x
+    lo.values.update(zip(op.results, parts))

@@ -68,7 +68,12 @@ def _site(lo: Lowering, op: Op) -> Val:
     """The site's words, constants of the kernel."""
     access, size = op.attrs["access"], T.element(op.operands[1].type).pointee.bytes
     flags = _FLAGS[access] | (library.flag("foreign") if op.attrs["foreign"] else 0)
-    return lo.w.string(struct.pack("<4q", op.attrs["site"], op.attrs["origin"], size, flags))
+    return _words(lo, op, op.attrs["origin"], size, flags)
+
+
+def _words(lo: Lowering, op: Op, origin: int = -1, size: int = 0, flags: int = 0) -> Val:
+    """The words of an op's `library.SITE`."""
+    return lo.w.string(struct.pack("<4q", op.attrs["site"], origin, size, flags))
 
 
 class _Look:
@@ -131,7 +136,7 @@ def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:
     if walk.inner != (len(shape) - 1,) or walk.total <= 2 * walk.width:
         loop_nests.fill(lo, [(mask, buffer)])
         return
-    with lo.loops([shape[a] for a in walk.outer]) as at:
+    with walk.rows(lo) as at:
         first = walk.index(lo, at, 0)
         m = mask_of(lo, mask, first)
         if m is None or m.high is None or m.low is not None or m.each is not None or m.base != 0:
@@ -206,14 +211,9 @@ def _fits(look: _Look, index: Value) -> None:
 
 def _fits_each(look: _Look, index: Value) -> None:
     lo, w = look.lo, look.lo.w
-    walk = chunks(look.shape, lo.width)
-    with lo.loops([look.shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
+    with chunks(look.shape, lo.width).each(lo) as idx:
         x = lo.widen(lo.ev(index, idx), width_of(idx))
-        bad = _overflows(w, x)
-        if lanes(x.type) > 1:
-            bad = w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
-        with lo.when(bad, likely=False):
+        with lo.when(lo.any_lane(_overflows(w, x)), likely=False):
             wide = lo.slot("wide", 256)
             w.store(x, wide, 8)
             look.call("wide", wide, lo.const(width_of(idx)), look.bits(idx), look.lane(idx))
@@ -244,15 +244,14 @@ def _scattered(look: _Look, p: Value) -> None:
     lo, w = look.lo, look.lo.w
     walk = chunks(look.shape, lo.width)
     if look.writes and look.op.attrs["origin"] >= 0 and walk.inner == (len(look.shape) - 1,) and walk.total <= _ROW:
-        with lo.loops([look.shape[a] for a in walk.outer]) as at:
+        with walk.rows(lo) as at:
             slot, first = lo.slot("row", 8 * _ROW), walk.index(lo, at, 0)
             with lo.counted(walk.total, walk.width) as base:
                 idx = walk.index(lo, at, base)
                 w.store(addresses_of(lo, p, idx, wrap=False).listed(), w.gep("i64", slot, lo.const(base)), 8)
             look.call("lanes", slot, lo.const(walk.total), look.bits(first), look.lane(first))
         return
-    with lo.loops([look.shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
+    with walk.each(lo) as idx:
         place = addresses_of(lo, p, idx)
         with lo.when(_beyond(look, place), likely=False), lo.inside():
             slot = lo.slot("pointers")
@@ -280,7 +279,7 @@ def _beyond(look: _Look, place: Addresses) -> Val:
     last = w.binary("sub", high, lo.const(look.size))
     below = w.compare("icmp ult", addresses, lo.widen(low, place.width))
     above = w.compare("icmp ugt", addresses, lo.widen(last, place.width))
-    out = w.intrinsic("vector.reduce.or", "i1", w.binary("or", below, above), overload=(vector(place.width, "i1"),))
+    out = lo.any_lane(w.binary("or", below, above))
     return w.binary("or", out, w.compare("icmp ugt", lo.const(look.size), high))  # an extent of nothing
 
 
@@ -321,16 +320,13 @@ def _compare(lo: Lowering, op: Op, context: Val, shape: tuple[int, ...]) -> None
     """Compare every active lane's element with what it stored."""
     w, (_, p, value, mask) = lo.w, op.operands
     t = T.element(value.type)
-    site = w.string(struct.pack("<4q", op.attrs["site"], -1, t.bytes, 0))
-    walk = chunks(shape, lo.width)
-    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
+    site = _words(lo, op, size=t.bytes)
+    with chunks(shape, lo.width).each(lo) as idx:
         n = width_of(idx)
         on, x = lo.widen(lo.ev(mask, idx), n), lo.widen(_bits(lo, lo.ev(value, idx), t), n)
         pointers = addresses_of(lo, p, idx, wrap=False).listed()
         bad = w.binary("and", on, w.compare("icmp ne", masked_gather(lo, pointers, on, x), x))
-        some = bad if n == 1 else w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
-        with lo.when(some, likely=False):
+        with lo.when(lo.any_lane(bad), likely=False):
             slots = [lo.slot(name) for name in ("pointers", "wide", "differs")]
             w.store(pointers, slots[0], 8)
             w.store(x if t.bytes == 8 else w.cast("zext", x, vector(n, "i64")), slots[1], 8)
@@ -356,8 +352,7 @@ def _demand(lo: Lowering, op: Op) -> None:
     w, x, context = lo.w, lo.scalar(op.operands[0]), lo.scalar(op.operands[1])
     rest = w.binary("and", x, lo.const(op.attrs["of"] - 1))
     with lo.when(w.compare("icmp ne", rest, lo.const(0)), likely=False):
-        site = w.string(struct.pack("<4q", op.attrs["site"], -1, 0, 0))
-        w.call("void", "tt.check.multiple", context, site, lo.program, x)
+        w.call("void", "tt.check.multiple", context, _words(lo, op), lo.program, x)
 
 
 # --- moments ------------------------------------------------------------------------------------------------------
@@ -369,5 +364,5 @@ def _notice(lo: Lowering, op: Op) -> None:
 
 @statement(ops.patience)
 def _patience(lo: Lowering, op: Op) -> None:
-    site = lo.w.string(struct.pack("<4q", op.attrs["site"], -1, 0, 0))
-    lo.values[op] = lo.w.call("i1", "tt.check.patience", lo.scalar(op.operands[0]), site, lo.program)
+    context = lo.scalar(op.operands[0])
+    lo.values[op] = lo.w.call("i1", "tt.check.patience", context, _words(lo, op), lo.program)

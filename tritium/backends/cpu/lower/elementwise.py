@@ -200,8 +200,7 @@ def _rare(lo: Lowering, op: Op, condition: Val, usual: Val, *rest: Val) -> Val:
     """Branch around the region if no lane of the chunk needs it, as in most chunks."""
     w = lo.w
     condition, usual, *args = lo.spread([condition, usual, *rest])
-    some = condition if condition.type == "i1" else \
-        w.intrinsic("vector.reduce.or", "i1", condition, overload=(condition.type,))
+    some = lo.any_lane(condition)
 
     def needed():
         pinned = [w.effect(f"freeze {x.typed}", x.type) for x in args]  # not hoisted

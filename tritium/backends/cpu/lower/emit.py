@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ....ir import types as T
     from ....ir.core import Value
     from ...llvm.writer import Loop
-    from ..fuse.index import Index
 
 __all__ = ["Emitter"]
 
@@ -118,10 +117,20 @@ class Emitter:
             return value(vector(n, x.type), "zeroinitializer" if zero else f"splat ({x.type} {x})")
         return self.cse(("wide", x, n), lambda: self.w.splat(x, n))
 
+    def any_lane(self, condition: Val) -> Val:
+        """An i1: a condition holds in some lane."""
+        if condition.type == "i1":
+            return condition
+        return self.w.intrinsic("vector.reduce.or", "i1", condition, overload=(condition.type,))
+
     # --- i64 scalars: ints, or values -----------------------------------------------------------------------------
     def const(self, x: int | Val) -> Any:
         """An i64 as a value."""
         return self.w.const("i64", x) if type(x) is int else x
+
+    def pinned(self, x: int | Val) -> Val:
+        """The same i64, pinned: code that uses it stays in the innermost level."""
+        return self.w.effect(f"add i64 {self.const(x)}, 0", "i64")
 
     def add(self, x: Any, y: Any) -> Any:
         """x + y."""
@@ -292,9 +301,3 @@ class Emitter:
             w.levels[-1].lines += end.lines
         w.block(f"{name}.end")
         return [w.phi(x.type, (x, ends[0].label), (y, ends[1].label)) for x, y in zip(*made, strict=True)]
-
-    def fresh(self, idx: Index) -> Index:
-        """The same index, pinned: code that uses it stays in the innermost level."""
-        def pinned(base: int | Val) -> int | Val:
-            return self.w.effect(f"add i64 {self.const(base)}, 0", "i64")
-        return tuple([(pinned(b), l) if l is not None else (b, l) for b, l in idx])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,8 @@ def width_for(lo: Lowering, shape: Sequence[int], *types: T.Scalar | T.Ptr) -> i
 
     Short tiles use narrower chunks: compiling code for wide ones takes longer than they save.
     """
-    wide, total = max([t.bytes for t in types], default=4), 1
-    for n in shape:
-        total *= n
-    return lo.width if wide <= 4 and total > _SHORT * lo.width else lo.width // 2
+    wide = max([t.bytes for t in types], default=4)
+    return lo.width if wide <= 4 and math.prod(shape) > _SHORT * lo.width else lo.width // 2
 
 
 _SHORT = 4
@@ -113,9 +112,8 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
         in_lines.fill(*pairs[0])
         return
     load = runs.source(lo, pairs[0][0]) if len(pairs) == 1 and axis is None else None
-    if load is not None and not transpose.masks_in_place(lo, pairs[0][0]):
-        load = None
-    found = None if load is None else transpose.runs_of(lo, load.operands[0])
+    straight = load if load is not None and transpose.masks_in_place(lo, pairs[0][0]) else None
+    found = None if straight is None else transpose.runs_of(lo, straight.pointer)
     if found is not None:
         transpose.fill_across(lo, *pairs[0], found.axis, found)
         return
@@ -123,12 +121,12 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
     walk = chunks(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
-    with lo.loops([shape[a] for a in walk.outer]) as at:
-        if unrolled:
-            for base in range(0, walk.total, walk.width):
-                _fill_chunk(lo, pairs, walk.index(lo, at, base))
-            return
-        with lo.counted(walk.total, walk.width) as base:
+    if not unrolled:
+        with walk.each(lo) as idx:
+            _fill_chunk(lo, pairs, idx)
+        return
+    with walk.rows(lo) as at:
+        for base in range(0, walk.total, walk.width):
             _fill_chunk(lo, pairs, walk.index(lo, at, base))
 
 
@@ -189,7 +187,7 @@ def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | No
     width = width_for(lo, shape, *[T.element(x.type) for op in roots for x in op.operands[-2:] if not T.is_ptr(x.type)])
     width = uniform_quotients.width(lo, roots, inside_rows(width, shape) if reductions else width)
     walk = chunks(shape, width if vectorised else 1, memory.store_order(lo, stores) if not reductions else None)
-    with lo.loops([shape[a] for a in walk.outer]) as at:
+    with walk.rows(lo) as at:
         stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None
         rows(lo, stores, reductions, walk, at, fills, stop)
     for r in reductions:
@@ -248,5 +246,3 @@ def _chunk(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], fills:
     for store in ready:
         store()
     return out
-
-

@@ -160,12 +160,12 @@ def _listed(lo: Lowering, pointer: Val, element: str, fixed: Lanes | None, vecto
 # --- loads ------------------------------------------------------------------------------------------------------
 @pulled(ops.load)
 def _load(lo: Lowering, op: Op, idx: Index) -> Val:
-    p, mask, other = op.operands[0], *(*op.operands[1:], None, None)[:2]
+    mask, other = op.mask, op.operands[2] if len(op.operands) > 2 else None
     t = T.element(op.types[0])
     if mask in lo.denied:
         x = _other(lo, other, t, idx)
         return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
-    place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
+    place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
     if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
     elif lo.streams and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
@@ -186,21 +186,19 @@ def _volatile_load(lo: Lowering, op: Op) -> None:
 
 def _prefetch(lo: Lowering, op: Op, place: Addresses) -> None:
     """Prefetch some rows ahead: the hardware prefetcher does not follow rows far apart."""
-    w, p = lo.w, op.operands[0]
-    distance = lo.mul(usual_stride(lo, form_of(lo, p), 0), _ROWS_AHEAD)
-    further = w.gep(memory_type(T.element(op.type)), place.pointer, lo.const(distance))
-    w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    with lo.at(further.level):
-        w.effect(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
+    distance = lo.mul(usual_stride(lo, form_of(lo, op.pointer), 0), _ROWS_AHEAD)
+    _prefetch_at(lo, lo.w.gep(memory_type(T.element(op.type)), place.pointer, lo.const(distance)))
 
 
 def _prefetch_along(lo: Lowering, place: Addresses) -> None:
     """Prefetch a few chunks ahead of a long row that is read together with others."""
-    w = lo.w
-    further = w.gep("i8", place.pointer, lo.const(_BYTES_AHEAD))
-    w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    with lo.at(further.level):
-        w.effect(f"call void @llvm.prefetch.p0(ptr {further}, i32 0, i32 3, i32 1)")
+    _prefetch_at(lo, lo.w.gep("i8", place.pointer, lo.const(_BYTES_AHEAD)))
+
+
+def _prefetch_at(lo: Lowering, pointer: Val) -> None:
+    lo.w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    with lo.at(pointer.level):
+        lo.w.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
 _ROWS_AHEAD = 4
@@ -243,18 +241,12 @@ def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val,
     if lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None and mask.each is not None:
         with lo.at(level):
             return _native_load(lo, place, t, mask, other)
-    full = _both(lo, mask.all_lanes(lo), place.unbroken)
+    full = lo.w.all_of(mask.all_lanes(lo), place.unbroken)
 
     def some_lanes():
         return [_load_some(lo, place, t, mask, other) if place.unbroken is None else _load_each(lo, op, other, idx)]
     with lo.at(max(level, full.level)):
         return lo.either(full, lambda: [_read(lo, place, t)], some_lanes, True)[0]
-
-
-def _both(lo: Lowering, x: Val | None, y: Val | None) -> Any:
-    if x is None or y is None:
-        return y if x is None else x
-    return lo.w.binary("and", x, y)
 
 
 def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: Val) -> Val:
@@ -282,16 +274,15 @@ def _load_each(lo: Lowering, op: Op, other: Val, idx: Index) -> Val:
 
     def load(place: Addresses, lane: Val) -> None:
         w.store(w.load(t, place.pointer), w.gep(t, chunk, lane))
-    _each_lane(lo, op.operands[0], (*op.operands, None)[1], idx, load)
+    _each_lane(lo, op, idx, load)
     return w.load(other.type, chunk, T.element(op.type).bytes)
 
 
-def _each_lane(lo: Lowering, p: Value, mask: Value | None, idx: Index,
-               access: Callable[[Addresses, Val], None]) -> None:
-    """`access(place, lane)` for the active lanes, one by one."""
+def _each_lane(lo: Lowering, op: Op, idx: Index, access: Callable[[Addresses, Val], None]) -> None:
+    """`access(place, lane)` for the active lanes of a load or store, one by one."""
     with lo.loop(0, width_of(idx)) as loop:
         at = tuple([(b if lane is None else lo.add(b, loop.index), None) for b, lane in idx])
-        place, m = addresses_of(lo, p, at), mask_of(lo, mask, at)
+        place, m = addresses_of(lo, op.pointer, at), mask_of(lo, op.mask, at)
         if m is None:
             access(place, loop.index)
         else:
@@ -361,15 +352,14 @@ def contiguous(form: Form, shape: Sequence[int]) -> int | None:
 
 def prepare_store(lo: Lowering, op: Op, idx: Index, x: Val | None = None) -> Callable[[], None]:
     """Compute the addresses and value (unless given) of a chunk; returns a function that emits the store."""
-    p, v, *masks = op.operands
-    mask = masks[0] if masks else None
+    mask = op.mask
     if mask in lo.denied:
         return lambda: None
-    t = T.element(v.type)
-    x = lo.ev(v, idx) if x is None else x
+    t = T.element(op.operands[1].type)
+    x = lo.ev(op.operands[1], idx) if x is None else x
     if t is T.i1:
         x = lo.w.cast("zext", x, vector(lanes(x.type), "i8"))
-    place, m = addresses_of(lo, p, idx), mask_of(lo, mask, idx)
+    place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
     return lambda: _store(lo, op, place, m, x, idx)
 
 
@@ -401,7 +391,7 @@ def _store(lo: Lowering, op: Op, place: Addresses, mask: Mask | None, x: Val, id
     elif native:
         _native_store(lo, place, t, mask, x)
     else:
-        full = _both(lo, mask.all_lanes(lo), place.unbroken)
+        full = w.all_of(mask.all_lanes(lo), place.unbroken)
 
         def some_lanes():
             if place.unbroken is None:
@@ -445,7 +435,7 @@ def _store_each(lo: Lowering, op: Op, x: Val, idx: Index) -> None:
     def store(place: Addresses, lane: Val) -> None:
         m = memory_type(t)
         w.store(w.load(m, w.gep(m, chunk, lane)), place.pointer)
-    _each_lane(lo, op.operands[0], (*op.operands, None)[2], idx, store)
+    _each_lane(lo, op, idx, store)
 
 
 def _native_store(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val) -> None:

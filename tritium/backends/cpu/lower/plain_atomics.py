@@ -48,17 +48,13 @@ def if_alone(lo: Lowering, plain: Callable[[], None], shared: Callable[[], None]
 
 def update(lo: Lowering, op: Op, buffer: Buffer | None, combined: Callable[[Val, Val], Val], one_by_one: bool) -> None:
     """Replace each element of a tile by `combined(old, given)`; the old values are written to `buffer` if given."""
-    p, v, *rest = op.operands
-    mask = rest[0] if rest else None
     shape, t = T.shape(op.type), T.element(op.type)
     width = 1
     if shape != (1,):
         width = uniform_quotients.width(lo, [op], loop_nests.width_for(lo, shape, t))
-    walk = chunks(shape, width, store_order(lo, [op]))
-    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
-        place, m = addresses_of(lo, p, idx, wrap=False), mask_of(lo, mask, idx)
-        x = lo.widen(lo.ev(v, idx), width_of(idx))
+    with chunks(shape, width, store_order(lo, [op])).each(lo) as idx:
+        place, m = addresses_of(lo, op.pointer, idx, wrap=False), mask_of(lo, op.mask, idx)
+        x = lo.widen(lo.ev(op.operands[1], idx), width_of(idx))
         old = _chunk(lo, t, place, m, x, combined, buffer is not None, one_by_one)
         if buffer is not None:
             scratch_chunks.write(lo, buffer, idx, old)

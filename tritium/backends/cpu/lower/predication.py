@@ -66,15 +66,12 @@ class Mask:
             tests.append(w.compare("icmp sge", lo.const(self.base), lo.const(self.low)))
         if self.each is not None:
             tests.append(w.intrinsic("vector.reduce.and", "i1", self.each, overload=(self.each.type,)))
-        total = None
-        for test in tests:
-            total = test if total is None else w.binary("and", total, test)
-        return total
+        return w.all_of(*tests)
 
     def bits(self, lo: Lowering, partial: bool = False) -> Val:
         """An i64 with a bit for each active lane; `partial` asserts that not all are active."""
         w, n = lo.w, self.n
-        base = w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
+        base = lo.pinned(self.base)
         one, bits = lo.const(1), lo.const((1 << n) - 1)
         only = partial and self.low is None and self.each is None and self.condition is None
 
@@ -120,17 +117,13 @@ class Mask:
             if limit is not None:
                 left = w.intrinsic("smax", "i64", lo.const(lo.sub(limit, self.base)), lo.const(0))
                 left = w.cast("trunc", w.intrinsic("smin", "i64", left, lo.const(n)), "i32")
-                inside = w.compare(test, places, lo.widen(left, n))
-                total = inside if total is None else w.binary("and", total, inside)
-        if self.condition is not None:
-            condition = lo.widen(self.condition, n)
-            total = condition if total is None else w.binary("and", total, condition)
-        return total
+                total = w.all_of(total, w.compare(test, places, lo.widen(left, n)))
+        return w.all_of(total, None if self.condition is None else lo.widen(self.condition, n))
 
     def pinned(self, lo: Lowering):
         """The same mask, pinned: code that uses it stays in the innermost level."""
         mask = copy.copy(self)
-        mask.base = lo.w.effect(f"add i64 {lo.const(self.base)}, 0", "i64")
+        mask.base = lo.pinned(self.base)
         return mask
 
     def level(self):
@@ -172,11 +165,10 @@ def _restrict(lo: Lowering, mask: Mask, m: Value, idx: Index) -> None:
     x = lo.ev(m, idx)
     if x == "true":
         return
-    w = lo.w
     if lanes(x.type) > 1:
-        mask.each = x if mask.each is None else w.binary("and", mask.each, x)
+        mask.each = lo.w.all_of(mask.each, x)
     else:
-        mask.condition = x if mask.condition is None else w.binary("and", mask.condition, x)
+        mask.condition = lo.w.all_of(mask.condition, x)
 
 
 def _is_steady(lo: Lowering, x: Value, idx: Index) -> bool:
@@ -257,10 +249,7 @@ def tile_inside(lo: Lowering, masks: Iterable[Value]) -> Val | None:
     for m in masks:
         if not _corners(lo, m, tests):
             return None
-    total = None
-    for test in tests:
-        total = test if total is None else lo.w.binary("and", total, test)
-    return total
+    return lo.w.all_of(*tests)
 
 
 def _corners(lo: Lowering, m: Value, tests: list[Val]) -> bool:
@@ -301,8 +290,7 @@ def no_line(lo: Lowering, masks: Iterable[Value], lines: Sequence[Index]) -> Val
         shared = [x for m in masks for x in _shared(lo, m, idx) if x != "true"]
         if not shared:
             return None
-        off = w.binary("xor", functools.reduce(lambda x, y: w.binary("and", x, y), shared), w.const("i1", True))
-        total = off if total is None else w.binary("and", total, off)
+        total = w.all_of(total, w.binary("xor", w.all_of(*shared), w.const("i1", True)))
     return total
 
 

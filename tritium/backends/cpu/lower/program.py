@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -68,13 +70,10 @@ def _print(lo: Lowering, op: Op) -> None:
     for k, x in enumerate(op.operands):
         t, shape = T.element(x.type), T.shape(x.type)
         text = op.attrs["prefix"] + (f"(operand {k}) " if len(op.operands) > 1 else "")
-        total = 1
-        for n in shape:
-            total *= n
-        with lo.counted(total) as i:
+        with lo.counted(math.prod(shape)) as i:
             idx = tuple(unravel(lo, (i, None), shape)) if shape else ()
             kind, value, digits = _printed(lo, lo.ev(x, idx), t, op.attrs["hex"], op.attrs["exponents"])
-            where = [w.effect(f"add i64 {lo.const(b)}, 0", "i64") for b, _ in idx]
+            where = [lo.pinned(b) for b, _ in idx]
             print_line(w, text, kind, program, shape, where, value, digits)
 
 
@@ -104,17 +103,12 @@ def _assert(lo: Lowering, op: Op) -> None:
     condition, *masks = op.operands
     mask = masks[0] if masks else None
     shape = T.shape(condition.type)
-    walk = chunks(shape, lo.width) if shape else None
-    with lo.loops([shape[a] for a in walk.outer] if walk else []) as at, \
-            lo.counted(walk.total if walk else 1, walk.width if walk else 1) as base:
-        idx = walk.index(lo, at, base) if walk else ()
+    with chunks(shape, lo.width).each(lo) if shape else nullcontext(()) as idx:
         bad = lo.ev(condition, idx)
         bad = w.binary("xor", bad, w.const(bad.type, True))
         if mask is not None:
             bad = w.binary("and", *lo.spread([bad, lo.ev(mask, idx)]))
-        if bad.type != "i1":
-            bad = w.intrinsic("vector.reduce.or", "i1", bad, overload=(bad.type,))
-        with lo.when(bad, likely=False):
+        with lo.when(lo.any_lane(bad), likely=False):
             w.call("void", "tt.assert_fail", lo.base, w.string(_complaint(op)), lo.program)
             lo.stop()
             w.block(w.label("unreachable"))
@@ -138,8 +132,7 @@ def _inline_asm(lo: Lowering, op: Op) -> None:
         each(lo, op, shape, op.attrs["pack"], lambda xs: _call_asm(lo, op, xs, op.attrs["pack"]))
         return
     made = _call_asm(lo, op, [lo.scalar(x) for x in op.operands], 1)
-    for result, x in zip(op.results, made, strict=True):
-        lo.values[result] = x
+    lo.values.update(zip(op.results, made, strict=True))
 
 
 def _call_asm(lo: Lowering, op: Op, xs: Sequence[Val], pack: int) -> list[Val]:

@@ -7,6 +7,7 @@ the chunks before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from math import inf, nan
 from typing import TYPE_CHECKING, Any
@@ -179,8 +180,7 @@ class Reduction:
 
     def close(self) -> None:
         """Bind the results to their buffers, after the loops."""
-        for result, buffer in zip(self.op.results, self.buffers):
-            self.lo.buffers[result] = buffer
+        self.lo.buffers.update(zip(self.op.results, self.buffers))
 
 
 def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
@@ -195,8 +195,8 @@ def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
         loop_nests.rows(lo, [], reductions, chunks(shape, width, order), [])
     else:
         walk = chunks(kept, _regular_width(lo, roots, kept, axis, width))
-        with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-            _column(lo, reductions, axis, shape[axis], walk.index(lo, at, base), walk.width)
+        with walk.each(lo) as idx:
+            _column(lo, reductions, axis, shape[axis], idx, walk.width)
     for r in reductions:
         r.close()
 
@@ -247,16 +247,13 @@ def _scan(lo: Lowering, op: Op) -> None:
         width = 1
     if axis == last and (shape[last] >= 16 or last == 0):
         walk = chunks(shape, loop_nests.inside_rows(width, shape))
-        with lo.loops([shape[a] for a in walk.outer]) as at:
+        with walk.rows(lo) as at:
             _scan_chunks(lo, op, buffers, walk.total, walk.width, lambda base: walk.index(lo, at, base))
     else:
         kept = shape[:axis] + shape[axis + 1:]
-        walk = chunks(kept, width)
-        with lo.loops([kept[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-            idx = walk.index(lo, at, base)
+        with chunks(kept, width).each(lo) as idx:
             _scan_chunks(lo, op, buffers, shape[axis], 1, lambda i: (*idx[:axis], (i, None), *idx[axis:]))
-    for result, buffer in zip(op.results, buffers, strict=True):
-        lo.buffers[result] = buffer
+    lo.buffers.update(zip(op.results, buffers, strict=True))
 
 
 def _scan_chunks(lo: Lowering, op: Op, buffers: Sequence[Buffer], total: int, along: int,
@@ -306,14 +303,10 @@ def _map(lo: Lowering, op: Op) -> None:
 def each(lo: Lowering, op: Op, shape: Sequence[int], pack: int, compute: Callable[[list[Val]], Sequence[Val]]) -> None:
     """Results of `compute` on every `pack` neighbouring elements of the operands."""
     buffers = [lo.allocate(x) for x in op.results]
-    total = 1
-    for n in shape:
-        total *= n
-    with lo.counted(total, pack) as base:
+    with lo.counted(math.prod(shape), pack) as base:
         at = [tuple(unravel(lo, (lo.add(base, k), None), shape)) for k in range(pack)]
         made = compute([lo.ev(x, idx) for x in op.operands for idx in at])
         for j, buffer in enumerate(buffers):
             for k, idx in enumerate(at):
                 scratch_chunks.write(lo, buffer, idx, made[j * pack + k])
-    for result, buffer in zip(op.results, buffers, strict=True):
-        lo.buffers[result] = buffer
+    lo.buffers.update(zip(op.results, buffers, strict=True))

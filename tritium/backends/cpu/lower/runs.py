@@ -44,8 +44,7 @@ class Runs(NamedTuple):
             first, end = (lo.ev(x, _behind(lo, path, at)) for at in (idx, last))
             if x.kind is ops.rem:
                 first = w.binary("add", first, w.const(first.type, n - 1))
-            same = w.compare("icmp eq", first, end)
-            total = same if total is None else w.binary("and", total, same)
+            total = w.all_of(total, w.compare("icmp eq", first, end))
         assert total is not None, "an axis without tests is not searched for runs"
         return total
 

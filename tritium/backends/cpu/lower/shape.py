@@ -59,9 +59,7 @@ def _insert(lo: Lowering, op: Op) -> None:
 def _copy(lo: Lowering, x: Value, buffer: Buffer, moved: Callable) -> None:
     """Write a tile to a buffer of another shape; `moved` maps an index of the tile to one of the buffer."""
     shape = T.shape(x.type)
-    walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type)))
-    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
+    with chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type))).each(lo) as idx:
         scratch_chunks.write(lo, buffer, moved(idx), lo.ev(x, idx))
 
 
@@ -84,9 +82,7 @@ def _join(lo: Lowering, op: Op) -> None:
         for k, x in enumerate(op.operands):
             scratch_chunks.write(lo, buffer, ((k, None),), lo.scalar(x))
     else:
-        walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
-        with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-            idx = walk.index(lo, at, base)
+        with chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type))).each(lo) as idx:
             pair = [lo.widen(lo.ev(x, idx), width_of(idx)) for x in op.operands]
             _interleave(lo, buffer, idx, pair)
     lo.buffers[op] = buffer
@@ -152,9 +148,7 @@ def _topk(lo: Lowering, op: Op) -> None:
     loop_nests.fill(lo, [(x, rows)])
     _sort_rows(lo, op, rows)
     buffer, shape = lo.allocate(op), T.shape(op.type)
-    walk = chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type)))
-    with lo.loops([shape[a] for a in walk.outer]) as at, lo.counted(walk.total, walk.width) as base:
-        idx = walk.index(lo, at, base)
+    with chunks(shape, loop_nests.width_for(lo, shape, T.element(op.type))).each(lo) as idx:
         scratch_chunks.write(lo, buffer, idx, scratch_chunks.read(lo, rows, idx))
     lo.arena.release(rows)
     lo.buffers[op] = buffer

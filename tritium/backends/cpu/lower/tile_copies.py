@@ -71,12 +71,11 @@ def load(lo: Lowering, op: Op, form: Form, wraps: list[Wrap], buffer: Buffer) ->
 
 def store(lo: Lowering, op: Op) -> bool:
     """Call the runtime to store a buffered tile; False if the tile is not buffered or the runtime cannot."""
-    p, x, *masks = op.operands
-    mask = masks[0] if masks else None
+    x = op.operands[1]
     shape, element, buffer = T.shape(x.type), T.element(x.type), lo.buffers.get(x)
     if type(buffer) is not Buffer or len(shape) != 2 or shape[1] * element.bytes < _NARROW:
         return False
-    form, ends = form_of(lo, p), predication.limits(lo, mask, shape)
+    form, ends = form_of(lo, op.pointer), predication.limits(lo, op.mask, shape)
     if form.pointer is None or form.loose or form.strides[1] != 1 or ends is None:
         return False
     start = lo.offset(memory_type(element), form.pointer, form.base)

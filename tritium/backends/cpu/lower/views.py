@@ -62,10 +62,7 @@ def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int]) -> list[Val]:
 def _checked(lo: Lowering, x: Op, tests: Sequence[Val], start: Val, outer: Sequence[Val],
              by_runtime: Callable[[Buffer], bool]) -> View:
     """A view of the tile if all tests hold, else of a copy."""
-    ok, buffer = tests[0], lo.arena.take(T.shape(x.type), T.element(x.type))
-    for test in tests[1:]:
-        ok = lo.w.binary("and", ok, test)
-
+    ok, buffer = lo.w.all_of(*tests), lo.arena.take(T.shape(x.type), T.element(x.type))
     lo.ahead.discard(x)  # the copy is cold: no prefetching
 
     def copy():

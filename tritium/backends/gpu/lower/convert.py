@@ -96,14 +96,13 @@ def registers_with(layout: Layout, chosen: dict[int, int]) -> list[int]:
 
 def _has(g: Lowering, layout: Layout, chosen: dict[int, int]) -> Val | None:
     """i1: this thread holds a part of the piece (None if every one does)."""
-    w, out = g.w, None
+    w, tests = g.w, []
     for part, images in (("lane", layout.lane), ("warp", layout.warp)):
         mine = [(1 << images.index(x), bit) for x, bit in chosen.items() if x in images]
         if mine:
             place = w.binary("and", g.place(part), g.int(sum(mask for mask, _ in mine)))
-            here = w.compare("icmp eq", place, g.int(sum(mask * bit for mask, bit in mine)))
-            out = here if out is None else w.binary("and", out, here)
-    return out
+            tests.append(w.compare("icmp eq", place, g.int(sum(mask * bit for mask, bit in mine))))
+    return w.all_of(*tests)
 
 
 def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: Layout, target: Layout,
@@ -311,9 +310,7 @@ def histogram(g: Lowering, op: Op, x: Sequence[Val], mask: Sequence[Val] | None 
     for k, v in enumerate(x):
         v = _to_i32(g, v)
         inside = w.compare("icmp ult", v, g.int(bins))
-        for condition in (once, mask[k] if mask is not None else None):
-            inside = inside if condition is None else w.binary("and", inside, condition)
-        with w.when(inside):
+        with w.when(w.all_of(inside, once, None if mask is None else mask[k])):
             p = g.shared.pointer(g, w.binary("add", w.binary("shl", v, g.int(2)), g.int(base)))
             w.effect(f"atomicrmw add {p.typed}, i32 1 monotonic", "i32")
     g.target.barrier(g)

@@ -437,13 +437,11 @@ class Lowering:
         w = self.w
         if layout is None:
             return w.compare("icmp eq", self.place("thread"), self.int(0))
-        lanes, warps, out = layout.free("lane"), layout.free("warp"), None
+        lanes, warps = layout.free("lane"), layout.free("warp")
         whole = (("thread", lanes | warps << self.lane_bits),)
-        for part, mask in whole if self.by_thread else (("lane", lanes), ("warp", warps)):
-            if mask:
-                low = w.compare("icmp eq", w.binary("and", self.place(part), self.int(mask)), self.int(0))
-                out = low if out is None else w.binary("and", out, low)
-        return out
+        masks = whole if self.by_thread else (("lane", lanes), ("warp", warps))
+        return w.all_of(*(w.compare("icmp eq", w.binary("and", self.place(part), self.int(mask)), self.int(0))
+                          for part, mask in masks if mask))
 
     def spread_owned(self, op: Op, registers: Sequence[Val], t: T.Scalar | T.Ptr,
                      layout: Layout | None) -> Sequence[Val]:

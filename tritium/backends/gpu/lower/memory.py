@@ -87,12 +87,8 @@ def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
     starts, width = _groups(op, pointers)
     for r in starts:
         items = [to_memory(w, t, x) for x in values[r : r + width]]
-        allowed = _both(w, once, None if mask is None else mask[r])
+        allowed = w.all_of(once, None if mask is None else mask[r])
         g.target.store(g, pointers[r], items, allowed, op.attrs)
-
-
-def _both(w: NumberingWriter, a: Val | None, b: Val | None) -> Val | None:
-    return b if a is None else a if b is None else w.binary("and", a, b)
 
 
 def _old_values(op: Op, room: Room) -> Need | None:
@@ -115,7 +111,7 @@ def atomic(g: Lowering, op: Op, pointers: Sequence[Val], *operands: Sequence[Val
         g.target.barrier(g)  # what the program's other threads wrote happens before
     old, (starts, width) = [], _groups(op, pointers)
     for r in starts:
-        allowed = _both(w, once, None if mask is None else mask[r])
+        allowed = w.all_of(once, None if mask is None else mask[r])
         old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)
     if op in g.used:
         return g.spread_owned(op, old, t, layout)
