@@ -103,7 +103,7 @@ def test_relocations_of_x86():
       %c = add i64 %a, %b
       ret i64 %c
     }"""
-    plan = image._Plan(image._File(compile_text(text, CPU_TARGETS["x86-64-v3"]), "x86_64"))
+    plan = image._Plan(*image._read(compile_text(text, CPU_TARGETS["x86-64-v3"]), "x86_64"))
     memory, base = bytearray(plan.size), 1 << 40
     defined = plan.write(memory, base, {"callback": 0x1111, "outside": 0x2222})
     run = defined["run"] - base

@@ -76,7 +76,7 @@ class Runtime(ABC):
         self.gpu.suspects.append(self.launched)
 
     def record(self, entry: int, info: Any, guards: Any, owner: Any = None, **form: Any) -> Any:
-        """The record of a kernel; see `native.record.record`."""
+        """The record of a kernel; see `launcher.record.record`."""
         return record.record(self.symbols[f"{self.prefix}.run"], entry, ctypes.addressof(info), guards, owner,
                              on_stream=self.symbols[f"{self.prefix}.launch"], **form)
 

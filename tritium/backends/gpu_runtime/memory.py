@@ -319,9 +319,7 @@ def _address(x: Any) -> int:
 
 def _handle(stream: Any, device: int) -> int:
     """Handle of a stream: ours, torch's, a number, or None for the current one."""
-    if stream is None:
-        return launch.current_stream(device)
-    return stream if isinstance(stream, int) else stream.cuda_stream
+    return launch.current_stream(device) if stream is None else launch.handle_of(stream)
 
 
 # -- streams and events ------------------------------------------------------------------------------------------------

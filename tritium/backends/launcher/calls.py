@@ -65,18 +65,9 @@ def _guard(param: Any, type_: Any, key: Any, x: Any, tensor: TensorGuard, stored
     if type_ == "constexpr":
         return record.constant(x)
     multiple = None if key is None or param.do_not_specialize_on_alignment else key == "D"
-    kind, forced = type(x), param.annotation_type
-    if kind is bool and type_ == "u1":
-        return record.BOOL
-    if kind is float and type_ in ("fp32", "fp64"):
-        return record.FLOAT32 if type_ == "fp32" else record.FLOAT64
-    if kind is int and not forced and type_ in _RANGES:
+    if type(x) is int and not param.annotation_type and type_ in _RANGES:
         return record.integer(_RANGES[type_], multiple, not_one=not param.do_not_specialize)
-    if kind is int and type_ in ("i32", "i64"):
-        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple, not_one=not param.do_not_specialize)
-    if isinstance(type_, str) and type_.startswith("*"):
-        return tensor(x, multiple, stored)
-    return None
+    return _guard_of_type(type_, multiple, x, tensor, stored, not_one=not param.do_not_specialize)
 
 
 def lookup_guard(tensor: TensorGuard) -> TensorGuard:
@@ -112,9 +103,9 @@ def form_of_compiled(types: Sequence[Any], multiples: Sequence[int], compared: C
             fixed.append((slot, bytes(8)))
             guard = record.constant(None)
         elif type_ == "constexpr":
-            guard = record.SKIP if k not in compared else record.constant(x) if x.__class__ in _PLAIN else None
+            guard = record.SKIP if k not in compared else record.constant(x) if x.__class__ in PLAIN else None
         else:
-            guard = _guard_of_compiled(type_, multiple or None, x, tensor, k in stores)
+            guard = _guard_of_type(type_, multiple or None, x, tensor, k in stores)
         if guard is None:
             return None
         guards.append(guard)
@@ -123,18 +114,19 @@ def form_of_compiled(types: Sequence[Any], multiples: Sequence[int], compared: C
     return {"guards": guards, "slots": places, "fixed": fixed}
 
 
-_PLAIN = frozenset((int, float, bool, str, type(None)))
+PLAIN = frozenset((int, float, bool, str, type(None)))  # of constants that are compared
 
 
-def _guard_of_compiled(type_: Any, multiple: bool | None, x: Any, tensor: TensorGuard,
-                       stored: bool) -> record.Guard | None:
+def _guard_of_type(type_: Any, multiple: bool | None, x: Any, tensor: TensorGuard, stored: bool,
+                   not_one: bool = False) -> record.Guard | None:
+    """What an argument of a type must look like; None where the launcher cannot tell."""
     kind = type(x)
     if kind is bool and type_ == "u1":
         return record.BOOL
     if kind is float and type_ in ("fp32", "fp64"):
         return record.FLOAT32 if type_ == "fp32" else record.FLOAT64
     if kind is int and type_ in ("i32", "i64"):
-        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple)
+        return record.integer("INT32" if type_ == "i32" else "ANY64", multiple, not_one)
     if kind not in (bool, int, float) and isinstance(type_, str) and type_.startswith("*"):
         return tensor(x, multiple, stored)
     return None

@@ -27,7 +27,6 @@ __all__ = ["Demands", "Roads"]
 
 _RECENT, _KNOWN = 8, 64  # records at hand, kinds of arguments that are known
 _RANGES = {"i32": (-(1 << 31), 1 << 31), "i64": (-(1 << 63), 1 << 63), "u64": (0, 1 << 64)}
-_PLAIN = frozenset((int, float, bool, str, type(None)))
 _HINT = "launch the function, kernel[grid](...), which compiles for these arguments, or warm up with them"
 
 
@@ -79,7 +78,7 @@ class Demands:
     def _check_constant(self, x: Any, path: tuple[int, ...]) -> None:
         """None may stand for any constant; those are compared that are plain values."""
         was = self._constants.get(path, x)
-        if was is x or x is None or was.__class__ not in _PLAIN:
+        if was is x or x is None or was.__class__ not in calls.PLAIN:
             return
         if reader_of(x) is not None:
             raise refusal(ValueError, f"it is a {type(x).__name__}, and the kernel was compiled for {was!r}", _HINT)
@@ -123,7 +122,7 @@ class Demands:
     def form(self, args: tuple, tensor: calls.TensorGuard, stores: Any = ()) -> dict[str, Any] | None:
         """What `record.record` wants to know of launches with arguments such as these, which were found to fit."""
         multiples = [self._multiples.get((k,), 1) for k in range(len(self.types))]
-        compared = {path[0] for path, was in self._constants.items() if len(path) == 1 and was.__class__ in _PLAIN}
+        compared = {path[0] for path, was in self._constants.items() if len(path) == 1 and was.__class__ in calls.PLAIN}
         return calls.form_of_compiled(self.types, multiples, compared, args, tensor, self._aligned, stores)
 
 

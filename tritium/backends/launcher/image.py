@@ -10,11 +10,12 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...locks import once
 from ...named_tuples import NamedTuple
+from ..llvm import elf
 
 __all__ = ["HOSTS", "Host", "Loaded", "UnknownObject", "host", "load", "undefined"]
 
@@ -109,73 +110,18 @@ _MACHINES = {
     }, bytes.fromhex("50000058" "00021fd6")),  # ldr x16, 8; br x16
 }  # fmt: skip
 
-# -- the file ----------------------------------------------------------------------------------------------------------
+# -- loading -----------------------------------------------------------------------------------------------------------
 
 _PAGE, _STUB, _SLOT = 65536, 16, 8  # the largest pages of either kind of machine
-_ALLOCATED, _EXECUTABLE, _NO_BITS, _SYMBOLS, _RELOCATIONS = 2, 4, 8, 2, 4  # of ELF's section headers
-_UNDEFINED, _FIRST_RESERVED = 0, 0xFF00
 
 
-class _Section(NamedTuple):
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entry: int
-
-
-class _Symbol(NamedTuple):
-    name: str
-    section: int
-    value: int
-
-
-class _File:
-    """An object file, taken apart."""
-
-    def __init__(self, code: bytes, machine: str):
-        found = _MACHINES.get(machine)
-        if found is None or code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, found.number):
-            raise UnknownObject("not a relocatable ELF file of this machine")
-        self.code, self.machine = code, found
-        start, = struct.unpack_from("<Q", code, 40)
-        count, = struct.unpack_from("<H", code, 60)
-        self.sections = [_Section(*row) for row in struct.iter_unpack("<IIQQQQIIQQ", code[start: start + 64 * count])]
-        self.symbols = [symbol for section in self.sections if section.type == _SYMBOLS
-                        for symbol in self._read_symbols(section)]
-
-    def content(self, section: _Section) -> bytes:
-        return self.code[section.offset: section.offset + section.size]
-
-    def _read_symbols(self, section: _Section) -> Iterable[_Symbol]:
-        names = self.content(self.sections[section.link])
-        for name, _info, _other, index, value, _size in struct.iter_unpack("<IBBHQQ", self.content(section)):
-            yield _Symbol(names[name: names.index(b"\0", name)].decode(), index, value)
-
-    def kept(self) -> list[int]:
-        """The sections that are needed when the code runs, code first; what unwinds stacks is not."""
-        names = self.content(self.sections[struct.unpack_from("<H", self.code, 62)[0]])
-        unwind = {k for k, section in enumerate(self.sections) if names.startswith(b".eh_frame\0", section.name)}
-        found = [k for k, section in enumerate(self.sections) if section.flags & _ALLOCATED and k not in unwind]
-        return sorted(found, key=lambda k: not self.sections[k].flags & _EXECUTABLE)
-
-    def relocations(self, kept: Iterable[int]) -> Iterable[tuple[int, int, _Symbol, _Kind, int]]:
-        """(section, offset, symbol, kind, addend)."""
-        for section in self.sections:
-            if section.type == _RELOCATIONS and section.info in kept:
-                for offset, info, addend in struct.iter_unpack("<QQq", self.content(section)):
-                    kind = self.machine.kinds.get(info & 0xFFFFFFFF)
-                    if kind is None:
-                        raise UnknownObject(f"relocation {info & 0xFFFFFFFF}")
-                    yield section.info, offset, self.symbols[info >> 32], kind, addend
-
-
-# -- loading -----------------------------------------------------------------------------------------------------------
+def _read(code: bytes, machine: str) -> tuple[elf.File, _Machine]:
+    """A relocatable object file of a kind of machine, and what is known of that."""
+    found = _MACHINES.get(machine)
+    file = elf.read(code) if code.startswith(elf.MAGIC) else None
+    if file is None or found is None or (file.kind, file.machine) != (elf.REL, found.number):
+        raise UnknownObject("not a relocatable ELF file of this machine")
+    return file, found
 
 
 @once
@@ -194,11 +140,16 @@ def _address(name: str, symbols: Mapping[str, int]) -> int:
 
 
 class _Plan:
-    """Where everything goes: code and stubs, from the next page on data and the table of addresses."""
+    """Where everything goes: code and stubs, from the next page on data and the table of addresses.
 
-    def __init__(self, file: _File):
-        self.file, self.kept = file, file.kept()
-        self.relocations = list(file.relocations(set(self.kept)))
+    Sections that unwind stacks are left out.
+    """
+
+    def __init__(self, file: elf.File, machine: _Machine):
+        self.file, self.machine, self.symbols = file, machine, file.symbols()
+        self.kept = [k for k, section in enumerate(file.sections)
+                     if section.flags & elf.ALLOC and section.name != ".eh_frame"]  # fmt: skip
+        self.relocations = list(self._relocations())
         self.stubs, self.table = self._named("stub"), self._named("table")
         self.places: dict[int, int] = {}
         at = self._place(0, executable=True)
@@ -208,36 +159,43 @@ class _Plan:
         self.first_slot = (at + 7) & -8
         self.size = self.first_slot + _SLOT * max(len(self.table), 1)
 
+    def _relocations(self) -> Iterator[tuple[int, int, elf.Symbol, _Kind, int]]:
+        """(section, offset, symbol, kind, addend)."""
+        for table in self.file.of_kind(elf.RELA):
+            for offset, info, addend in elf.RELOCATION.iter_unpack(table.data) if table.info in self.kept else ():
+                kind = self.machine.kinds.get(info & 0xFFFFFFFF)
+                if kind is None:
+                    raise UnknownObject(f"relocation {info & 0xFFFFFFFF}")
+                yield table.info, offset, self.symbols[info >> 32], kind, addend
+
     def _named(self, via: str) -> dict[str, int]:
         """Symbols reached this way, numbered; what is in the file needs no stub."""
         names = (symbol.name for _, _, symbol, kind, _ in self.relocations
-                 if kind.via == via and (via == "table" or symbol.section == _UNDEFINED))
+                 if kind.via == via and (via == "table" or symbol.section == elf.UNDEFINED))
         return {name: k for k, name in enumerate(dict.fromkeys(names))}
 
     def _place(self, at: int, executable: bool) -> int:
         for k in self.kept:
             section = self.file.sections[k]
-            if bool(section.flags & _EXECUTABLE) is executable:
-                at += -at % max(section.align, 1)
-                self.places[k] = at
+            if bool(section.flags & elf.EXECUTE) is executable:
+                self.places[k] = at = elf.aligned(at, section.align)
                 at += section.size
         return at
 
     def write(self, memory: Any, base: int, symbols: Mapping[str, int]) -> dict[str, int]:
         """Fill the memory that begins at `base`; name -> address of what the file defines."""
-        file, defined = self.file, {}
+        defined = {}
         for k, place in self.places.items():
-            section = file.sections[k]
-            if section.type != _NO_BITS:
-                memory[place: place + section.size] = file.content(section)
-        for symbol in file.symbols:
+            data = self.file.sections[k].data
+            memory[place: place + len(data)] = data
+        for symbol in self.symbols:
             if symbol.section in self.places and symbol.name:
                 defined[symbol.name] = base + self.places[symbol.section] + symbol.value
         known = {name: _address(name, symbols) for name in {**self.stubs, **self.table} if name not in defined}
         known |= defined
         for name, k in self.stubs.items():
             at = self.first_stub + _STUB * k
-            memory[at: at + _STUB] = file.machine.jump + struct.pack("<Q", known[name])
+            memory[at: at + _STUB] = self.machine.jump + struct.pack("<Q", known[name])
         for name, k in self.table.items():
             struct.pack_into("<Q", memory, self.first_slot + _SLOT * k, known[name])
         for section, offset, symbol, kind, addend in self.relocations:
@@ -245,13 +203,13 @@ class _Plan:
             kind.patch(memory, at, base + at, self._target(symbol, kind, base, known, symbols) + addend)
         return defined
 
-    def _target(self, symbol: _Symbol, kind: _Kind, base: int, known: Mapping[str, int],
+    def _target(self, symbol: elf.Symbol, kind: _Kind, base: int, known: Mapping[str, int],
                 symbols: Mapping[str, int]) -> int:
         if kind.via == "table":
             return base + self.first_slot + _SLOT * self.table[symbol.name]
         if symbol.section in self.places:
             return base + self.places[symbol.section] + symbol.value
-        if symbol.section != _UNDEFINED:
+        if symbol.section != elf.UNDEFINED:
             raise UnknownObject(f"symbol {symbol.name} in section {symbol.section}")
         if kind.via == "stub":
             return base + self.first_stub + _STUB * self.stubs[symbol.name]
@@ -273,7 +231,7 @@ class Loaded:
     def __init__(self, object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str]):
         import mmap
 
-        plan = _Plan(_File(object_code, os.uname().machine))
+        plan = _Plan(*_read(object_code, os.uname().machine))
         memory = mmap.mmap(-1, plan.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         defined = plan.write(memory, base, symbols)
@@ -315,4 +273,5 @@ def load(object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str])
 
 def undefined(object_code: bytes, machine: str) -> set[str]:
     """The symbols that an object file for such a machine refers to and does not define."""
-    return {symbol.name for symbol in _File(object_code, machine).symbols if symbol.section == _UNDEFINED} - {""}
+    file, _ = _read(object_code, machine)
+    return {symbol.name for symbol in file.symbols() if symbol.section == elf.UNDEFINED} - {""}

@@ -69,8 +69,7 @@ def made(part: Part, target: Any) -> bytes:
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
-    made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, NATIVE,
-                                                         object.__basicsize__, "inlined")))  # fmt: skip
+    made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, *abi())))
     manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
     name = f"{part.name}.o"
     kept = cache.read(manager, name)

@@ -6,6 +6,7 @@ import struct
 
 from tritium.named_tuples import NamedTuple
 
+MAGIC = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -117,7 +118,7 @@ def aligned(x: int, to: int) -> int:
 
 def read(data: bytes) -> File:
     """The file that `data` is."""
-    if data[:6] != b"\x7fELF\x02\x01":
+    if not data.startswith(MAGIC):
         raise ValueError("not a 64-bit little-endian ELF file")
     ident, kind, machine, _, _, _, table, flags, _, _, _, _, count, names = HEADER.unpack_from(data)
     rows = [SECTION.unpack_from(data, table + k * SECTION.size) for k in range(count)]
