@@ -11,7 +11,7 @@ import numpy as np
 
 from tritium import passes
 from tritium.backends import get
-from tritium.backends.amdgcn.compile import PASSES, assembled
+from tritium.backends.amdgcn.compile import assembled
 from tritium.backends.amdgcn.isa.target import AmdTarget
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.llvm import elf
@@ -100,7 +100,7 @@ def disassembled(code, arch):
 
 def object_of(llir, arch):
     """The object that `hsaco` links."""
-    return compile_text(llir, AmdTarget.of(arch), passes=PASSES)
+    return compile_text(llir, AmdTarget.of(arch))
 
 
 def comes_back(data, text, arch, folder):

@@ -19,8 +19,8 @@ from ...ir.core import Arg, Module, Op, behind_views, walk
 from ...ir.rewrite import annotate
 from ...passes.assumed import Assumed
 from .isa.atomics import has_buffer_instruction
+from .isa.buffers import RECORDS
 
-RECORDS = 1 << 31  # bytes of a buffer: offsets of this and more are out of bounds
 WIDEST = 16  # bytes of an access
 
 
@@ -77,4 +77,4 @@ def _origin(x: Any) -> Any:
         x = x.operands[0]
 
 
-__all__ = ["RECORDS", "use_buffers"]
+__all__ = ["use_buffers"]

@@ -25,8 +25,6 @@ from .isa.target import AmdTarget
 if TYPE_CHECKING:
     from ..compiler import GPUTarget, Options
 
-# What code generation needs of LLVM's passes: registers of private memory, and common addresses.
-PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")
 # The form of code objects that ROCm 5.7 and newer load; implicit arguments begin with the numbers of programs.
 _VERSION = ["!llvm.module.flags = !{!999999}", '!999999 = !{i32 1, !"amdhsa_code_object_version", i32 500}',
             f"{NOTHING} = !{{}}"]  # fmt: skip
@@ -100,7 +98,7 @@ def hsaco(text: str, target: GPUTarget, options: Options, metadata: dict[str, An
     _set_up()
     if knobs.amd.dump_amdgcn:
         print(f"; {metadata['name']}: AMDGCN\n{assembled(text, options.arch)}")
-    made = link(compile_text(text, AmdTarget.of(options.arch), passes=PASSES))
+    made = link(compile_text(text, AmdTarget.of(options.arch)))
     metadata.update(resources_of(made))
     return made
 
@@ -121,4 +119,4 @@ def amdgcn(asm: Mapping[str, Any], target: GPUTarget) -> str:
 def assembled(text: str, arch: str | int | None) -> str:
     """The assembly of LLVM text, with the instructions that `hsaco` encodes."""
     _set_up()
-    return assembly(text, AmdTarget.of(arch), passes=PASSES)
+    return assembly(text, AmdTarget.of(arch))

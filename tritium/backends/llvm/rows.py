@@ -7,6 +7,7 @@ hoisted out of loops and branches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CompilationError
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
 # 8-bit floats and bf16 are represented by their encodings: arithmetic on them has been legalized.
 _TYPES = {t: f"i{t.bits}" for t in T.SCALARS.values()} | {T.f16: "half", T.f32: "float", T.f64: "double"}
 _FUSABLE = frozenset(("fadd", "fsub", "fmul"))
-_EXTRA = {"@llvm.ctlz": "i1"}  # intrinsics with a second, constant false operand
+# Orderings of atomics, as LLVM calls them.
+ORDERINGS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+
+
+def atomic_name(how: str, t: T.Scalar | T.Ptr) -> str:
+    """LLVM's name of an atomic update of elements of type `t`.
+
+    >>> atomic_name("add", T.f32), atomic_name("max", T.u32), atomic_name("add", T.u32), atomic_name("xchg", T.f32)
+    ('fadd', 'umax', 'add', 'xchg')
+    """
+    if how not in ("add", "min", "max") or type(t) is T.Ptr:
+        return how
+    return ("f" if t.is_float else "u" if how != "add" and not t.signed else "") + how
 
 
 def llvm_type(t: T.Scalar | T.Ptr) -> str:
@@ -53,13 +66,16 @@ def elementwise(w: Writer, kind: OpKind, t: T.Scalar, xs: list[Val], contract: b
     spelled = row.llvm.get(t.kind) or row.llvm.get("any")
     if spelled is None:
         raise CompilationError(None, None, f"op {kind.name} on {t} has no LLVM instruction and was not expanded")
-    if spelled in _GUARDED:
-        return _GUARDED[spelled](w, spelled, t, *xs)
-    if spelled.startswith("@llvm."):
-        extra = (w.const(_EXTRA[spelled], False),) if spelled in _EXTRA else ()
-        return w.intrinsic(spelled[6:], xs[0].type, *xs, *extra)
+    return _GUARDED[spelled](w, spelled, t, *xs) if spelled in _GUARDED else instruction(w, spelled, xs, contract)
+
+
+def instruction(w: Writer, spelled: str, xs: Sequence[Val], contract: bool) -> Val:
+    """The LLVM line that a row of the table spells."""
     if spelled.startswith(("icmp", "fcmp")):
         return w.compare(spelled, *xs)
+    if spelled.startswith("@llvm."):
+        zero_is_poison = (w.const("i1", False),) if spelled == "@llvm.ctlz" else ()
+        return w.intrinsic(spelled[6:], xs[0].type, *xs, *zero_is_poison)
     if contract and spelled in _FUSABLE:
         spelled += " contract"
     return w.binary(spelled, *xs) if len(xs) == 2 else w.unary(spelled, *xs)

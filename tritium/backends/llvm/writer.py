@@ -34,12 +34,14 @@ deepest operand: loop-invariant code is hoisted as it is written, and no LLVM lo
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Loop", "Val", "Writer", "element", "escaped", "float_text", "lanes", "mangle", "value", "vector"]
+__all__ = ["Loop", "Val", "Writer", "element", "escaped", "float_text", "lanes", "mangle", "results_type", "symbol",
+           "value", "vector"]  # fmt: skip
 
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0", "bfloat": "bf16"}
 _FLOATS = frozenset(("half", "float", "double"))
@@ -127,6 +129,24 @@ def float_text(type: str, x: float) -> str:
     if type == "half":
         return f"0xH{int.from_bytes(struct.pack('>e', x)):04X}"
     return f"0x{int.from_bytes(struct.pack('>d', x)):016X}"  # LLVM spells float constants with double's bits
+
+
+def results_type(types: Sequence[str]) -> str:
+    """The type of what a function with these results returns.
+
+    >>> results_type([]), results_type(["i32"]), results_type(["i32", "ptr"])
+    ('void', 'i32', '{ i32, ptr }')
+    """
+    return types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}" if types else "void"
+
+
+def symbol(name: str) -> str:
+    """A name with letters that symbols may have.
+
+    >>> symbol("f<int>")
+    'f_int_'
+    """
+    return re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
 
 
 def escaped(data: bytes) -> str:
@@ -482,9 +502,25 @@ class Writer:
             self._weighted, weights = True, ", !prof !0" if likely else ", !prof !1"
         self.levels[-1].lines.append(f"  br i1 {condition}, label %{yes}, label %{no}{weights}{self.here}")
 
-    def ret(self, x: Val | None = None) -> None:
-        """End the function."""
-        self.levels[-1].lines.append(f"  ret {'void' if x is None else x.typed}{self.here}")
+    def ret(self, *results: Val) -> None:
+        """End the function; several results are a structure.
+
+        >>> w = Writer()
+        >>> with w.function("{ i32, i64 }", "f", ["i32 x", "i64 y"]) as (x, y): w.ret(x, y)
+        >>> w.text().splitlines()[-2]
+        '  ret { i32, i64 } %x.2'
+        """
+        whole = value(results_type([x.type for x in results]), "poison")
+        for k, x in enumerate(results if len(results) > 1 else ()):
+            whole = self.effect(f"insertvalue {whole.typed}, {x.typed}, {k}", whole.type)
+        returned = "void" if not results else results[0].typed if len(results) == 1 else whole.typed
+        self.levels[-1].lines.append(f"  ret {returned}{self.here}")
+
+    def results(self, made: Val, types: Sequence[str]) -> list[Val]:
+        """The results of a call of a function that has results of these types."""
+        if len(types) < 2:
+            return [made]
+        return [self.emit(t, f"extractvalue {made.typed}, {k}", made) for k, t in enumerate(types)]
 
     def phi(self, type: str, *incoming: tuple[Val, str]) -> Val:
         """The value that came with the block taken; the first line of a block, at the innermost level."""

@@ -3,13 +3,13 @@ tiles with masks those of buffers, where there is one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ...gpu.lower.control import guarded
-from ...gpu.lower.convert import pack
-from ...gpu.lower.words import bytes_of
+from ...gpu.lower.words import bytes_of, pack, unpack
+from ...llvm.rows import ORDERINGS, atomic_name
 from . import buffers
 from .global_memory import zero
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .target import AmdLowering
 
-_ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 # Pairs that one instruction adds to, by family.
 _PAIRS = {"cdna2": (T.f16,), **dict.fromkeys(("cdna3", "cdna4", "rdna4"), (T.f16, T.bf16))}
 # What is updated within one device is ordinary memory of that device: instructions of its caches do. For memory that
@@ -60,9 +59,8 @@ def atomic(g: AmdLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Se
     """Read-modify-write of neighbours; the old values, 0 where the mask is off. Bits are exchanged as integers."""
     w, how, kind = g.w, op.attrs.get("how", "cas"), values[0][0].type
     if len(values[0]) > 1:
-        both = pack(w, values[0])
-        (old,) = _masked(g, op, how, t, pointer, [both], mask)
-        return [w.extract(old, k) for k in range(len(values[0]))]
+        (old,) = _masked(g, op, how, t, pointer, [pack(w, values[0])], mask)
+        return unpack(w, old)
     xs, back = [v[0] for v in values], None
     if how in ("cas", "xchg", "load", "store") and not kind.startswith("i"):
         pointers = kind.startswith("ptr")
@@ -71,7 +69,8 @@ def atomic(g: AmdLowering, op: Op, pointer: Val, t: T.Scalar | T.Ptr, values: Se
     if kind == "i1":
         xs, back = [w.cast("zext", x, "i8") for x in xs], "trunc"
     if how == "store":
-        _stored(g, mask, lambda: _update(g, op, how, t, pointer, xs))
+        with w.when(mask):
+            _update(g, op, how, t, pointer, xs)
         return []
     old = _masked(g, op, how, t, pointer, xs, mask)
     return [w.cast(back, x, kind) for x in old] if back else old
@@ -88,7 +87,7 @@ def _masked(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val,
 
 def _in_buffer(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val, x: Val, mask: Val) -> Val:
     """Buffer instructions have no order of their own: fences give it to them."""
-    order, scope, name = op.attrs["sem"], SCOPES[op.attrs["scope"]], _name(how, t)
+    order, scope, name = op.attrs["sem"], SCOPES[op.attrs["scope"]], atomic_name(how, t)
     if order in ("release", "acq_rel"):
         g.w.effect(f"fence {scope} release")
     old = buffers.atomic(g, op.attrs["buffer"], pointer, _IN_BUFFERS.get(name, name), x, mask)
@@ -97,25 +96,10 @@ def _in_buffer(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: V
     return old
 
 
-def _name(how: str, t: T.Scalar | T.Ptr) -> str:
-    """LLVM's name of an update."""
-    if how not in ("add", "min", "max") or type(t) is T.Ptr:
-        return how
-    return ("f" if t.is_float else "u" if how != "add" and not t.signed else "") + how
-
-
-def _stored(g: AmdLowering, mask: Val | None, update: Callable[[], list[Val]]) -> None:
-    if mask is None:
-        update()
-        return
-    with g.w.when(mask):
-        update()
-
-
 def _update(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val, xs: Sequence[Val]) -> list[Val]:
     """The instruction; the old value."""
     w, word = g.w, xs[0].type
-    order, scope = _ORDER[op.attrs.get("sem", "relaxed")], SCOPES[op.attrs.get("scope", "gpu")]
+    order, scope = ORDERINGS[op.attrs.get("sem", "relaxed")], SCOPES[op.attrs.get("scope", "gpu")]
     size = bytes_of(word) if word[0] != "<" else 4
     if how == "load":
         return [w.effect(f"load atomic {word}, {pointer.typed} {scope} {order}, align {size}", word)]
@@ -126,7 +110,7 @@ def _update(g: AmdLowering, op: Op, how: str, t: T.Scalar | T.Ptr, pointer: Val,
         both = f"{{ {word}, i1 }}"
         made = w.effect(f"cmpxchg {pointer.typed}, {xs[0].typed}, {xs[1].typed} {scope} {order} {weaker}", both)
         return [w.effect(f"extractvalue {both} {made}, 0", word)]
-    name, notes = _name(how, t), _ORDINARY if scope else ""
+    name, notes = atomic_name(how, t), _ORDINARY if scope else ""
     if name == "fadd":
         notes += f", !amdgpu.ignore.denormal.mode {NOTHING}"
     return [w.effect(f"atomicrmw {name} {pointer.typed}, {xs[0].typed} {scope} {order}, align {size}{notes}", word)]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...gpu.lower.convert import pack
-from ...gpu.lower.words import bytes_of
-from ...llvm.writer import Val, mangle, value
+from ...gpu.lower.words import bytes_of, pack, unpack
+from ...llvm.writer import Val, mangle, value, vector
 
 if TYPE_CHECKING:
     from .target import AmdLowering
 
 OUTSIDE = -(1 << 31)  # an offset beyond the end of every buffer
-_RECORDS = 1 << 31  # bytes of a buffer
+RECORDS = 1 << 31  # bytes of a buffer: offsets of this and more are out of bounds
 # The last word of a resource: elements of 32 bits, and from GCN's successors on, bounds that are checked in bytes.
 _FLAGS = {9: 0x27000, 10: 0x31027000, 11: 0x31027000, 12: 0x31027000}
 
@@ -34,21 +33,19 @@ def hints(g: AmdLowering, attrs: Mapping[str, Any]) -> int:
 def load(g: AmdLowering, number: int, pointer: Val, kind: str, count: int, mask: Val | None, fill: Sequence[Val] | None,
          aux: int) -> list[Val]:
     """`count` neighbours; lanes that the mask leaves out get zeros, or `fill`."""
-    w, size = g.w, bytes_of(kind) * count
-    word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
+    w, word = g.w, _word(bytes_of(kind) * count)
     name = f"llvm.amdgcn.raw.ptr.buffer.load.{mangle(word)}"
     w.declare(name, word, ["ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: read)")
     arguments = f"{resource(g, number).typed}, {offset(g, number, pointer, mask).typed}, i32 0, i32 {aux}"
-    x = w.cast("bitcast", w.effect(f"call {word} @{name}({arguments})", word), _type(kind, count))
+    x = w.cast("bitcast", w.effect(f"call {word} @{name}({arguments})", word), vector(count, kind))
     if mask is not None and fill is not None and not all(map(_is_zero, fill)):
         x = w.select(mask, x, pack(w, fill))
-    return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
+    return unpack(w, x)
 
 
 def store(g: AmdLowering, number: int, pointer: Val, items: Sequence[Val], mask: Val | None, aux: int) -> None:
     """Neighbours; lanes that the mask leaves out write nothing."""
-    w, size = g.w, bytes_of(items[0].type) * len(items)
-    word = f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
+    w, word = g.w, _word(bytes_of(items[0].type) * len(items))
     name = f"llvm.amdgcn.raw.ptr.buffer.store.{mangle(word)}"
     w.declare(name, "void", [word, "ptr addrspace(8)", "i32", "i32", "i32 immarg"], "nounwind memory(argmem: write)")
     x, at = w.cast("bitcast", pack(w, items), word), offset(g, number, pointer, mask)
@@ -67,13 +64,14 @@ def atomic(g: AmdLowering, number: int, pointer: Val, name: str, x: Val, mask: V
     return w.select(mask, old, value(x.type, "zeroinitializer"))
 
 
+def _word(size: int) -> str:
+    """The LLVM type of an access of `size` bytes."""
+    return f"i{8 * size}" if size <= 4 else f"<{size // 4} x i32>"
+
+
 def _is_zero(x: Val) -> bool:
     """Whether a value is the constant 0, which buffers give by themselves."""
     return x in ("0", "0.0")
-
-
-def _type(kind: str, count: int) -> str:
-    return kind if count == 1 else f"<{count} x {kind}>"
 
 
 def _base(g: AmdLowering, number: int) -> Val:
@@ -89,7 +87,7 @@ def _make(g: AmdLowering, base: Val) -> Val:
     name = "llvm.amdgcn.make.buffer.rsrc.p8.p1"
     g.w.declare(name, "ptr addrspace(8)", ["ptr addrspace(1)", "i16", "i64", "i32"], "nounwind memory(none)")
     flags = _FLAGS[g.target.generation]
-    return g.w.effect(f"call ptr addrspace(8) @{name}({base.typed}, i16 0, i64 {_RECORDS}, i32 {flags})",
+    return g.w.effect(f"call ptr addrspace(8) @{name}({base.typed}, i16 0, i64 {RECORDS}, i32 {flags})",
                       "ptr addrspace(8)", at=0)  # fmt: skip
 
 

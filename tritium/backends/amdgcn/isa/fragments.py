@@ -12,6 +12,8 @@ has the layout of a result, and a dot of a dot's result needs no exchange betwee
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ....named_tuples import NamedTuple
 from ...gpu.layout.linear import Layout, batch_bits, log2, powers, spread, spread_operand
 
@@ -71,6 +73,32 @@ def k_steps(instruction: Instruction, depth: int, pack: int) -> list[int]:
     for step in bits:
         out += [x + step for x in out]
     return out
+
+
+def best_size(sizes: Collection[int], asked: int, elements: int, warps: int) -> int:
+    """Of the sizes of instructions that fit a tile, the asked one; else 32 if every warp gets a piece of its own of the
+    elements, and the least if not."""
+    return asked if asked in sizes else 32 if 32 in sizes and elements >= warps * 32 * 32 else min(sizes)
+
+
+def warp_grid(m: int, n: int, size: int, warps: int) -> tuple[int, int]:
+    """(warps along M, warps along N): the longer dimension of each warp's tile is halved first.
+
+    Rows are preferred as long as each warp keeps 32 of them and has no more than 128 columns: LDS still delivers
+    operands as fast as the matrix units take them, reductions along rows stay in a warp, and so does the result of a
+    dot that another one multiplies.
+
+    >>> warp_grid(128, 64, 32, 4), warp_grid(128, 128, 32, 4), warp_grid(64, 64, 32, 4), warp_grid(16, 64, 16, 8)
+    ((4, 1), (4, 1), (2, 2), (1, 8))
+    """
+    along_m = along_n = 1
+    while along_m * along_n < warps:
+        rows, cols = m // along_m, n // along_n
+        if rows > size and (rows >= cols or cols <= size or rows >= 64 and cols <= 128):
+            along_m *= 2
+        else:
+            along_n *= 2
+    return along_m, along_n
 
 
 def accumulator(shape: tuple[int, ...], instruction: Instruction, grid: tuple[int, int]) -> Layout:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...gpu.lower.control import guarded
-from ...gpu.lower.convert import pack
-from ...gpu.lower.words import bytes_of
-from ...llvm.writer import Val, value
+from ...gpu.lower.words import bytes_of, pack, unpack
+from ...llvm.writer import Val, value, vector
 from . import buffers
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def load(g: AmdLowering, pointer: Val, kind: str, count: int, mask: Val | None, 
     """`count` neighbouring elements of LLVM type `kind`; masked-off lanes read nothing and get `fill`, or zeros."""
     if "buffer" in attrs:
         return buffers.load(g, attrs["buffer"], pointer, kind, count, mask, fill, buffers.hints(g, attrs))
-    w, type_ = g.w, kind if count == 1 else f"<{count} x {kind}>"
+    w, type_ = g.w, vector(count, kind)
     how = "load volatile" if attrs.get("volatile") or attrs.get("cache") == ".cv" else "load"
     read = lambda: [w.effect(f"{how} {type_}, {pointer.typed}, align {bytes_of(kind) * count}", type_)]
     if mask is None:
@@ -34,7 +33,7 @@ def load(g: AmdLowering, pointer: Val, kind: str, count: int, mask: Val | None, 
     else:
         other = zero(type_) if fill is None else pack(w, fill)
         (x,) = guarded(g, mask, read, [other])
-    return [x] if count == 1 else [w.extract(x, k) for k in range(count)]
+    return unpack(w, x)
 
 
 def store(g: AmdLowering, pointer: Val, items: Sequence[Val], mask: Val | None, attrs: Mapping[str, Any]) -> None:
@@ -44,9 +43,5 @@ def store(g: AmdLowering, pointer: Val, items: Sequence[Val], mask: Val | None, 
         return
     w, size = g.w, bytes_of(items[0].type) * len(items)
     whole = pack(w, items)
-    line = f"store {whole.typed}, {pointer.typed}, align {size}"
-    if mask is None:
-        w.effect(line)
-        return
     with w.when(mask):
-        w.effect(line)
+        w.effect(f"store {whole.typed}, {pointer.typed}, align {size}")

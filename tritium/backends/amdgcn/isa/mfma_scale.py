@@ -6,12 +6,12 @@ walk rows, then chunks; lane row + size * n has the scale of group n, as one byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ...gpu.lower.convert import pack
+from ...gpu.lower.words import pack
 from ...llvm.writer import Val, mangle
 from . import fragments
 from .fragments import MFMA_16, MFMA_32, Instruction
@@ -63,8 +63,7 @@ class Scaled(NamedTuple):
 
 
 def plan(family: str, nonkdim: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile],
-         formats: tuple[str, str], warps: int,
-         grid_of: Callable[[int, int, int, int], tuple[int, int]]) -> Scaled | None:
+         formats: tuple[str, str], warps: int) -> Scaled | None:
     """How CDNA 4 computes a `dot_scaled` of these tile types; None if it has no instruction for it."""
     if family != "cdna4" or any(x not in _FORMATS for x in formats) or len(out.shape) != 2:
         return None
@@ -73,8 +72,8 @@ def plan(family: str, nonkdim: int, a: T.Tile, b: T.Tile, out: T.Tile, scales: S
     sizes = [size for size, k in ((16, 128), (32, 64)) if size <= min(m, n) and k <= depth]
     if not grouped or out.element is not T.f32 or not sizes:
         return None
-    size = nonkdim if nonkdim in sizes else 32 if 32 in sizes and m * n >= warps * 32 * 32 else sizes[0]
-    return Scaled(size, 2048 // size, grid_of(m, n, size, warps), (formats[0], formats[1]))
+    size = fragments.best_size(sizes, nonkdim, m * n, warps)
+    return Scaled(size, 2048 // size, fragments.warp_grid(m, n, size, warps), (formats[0], formats[1]))
 
 
 def layouts(found: Scaled, a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile]) -> tuple[Layout, ...]:

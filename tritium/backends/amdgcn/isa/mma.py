@@ -16,10 +16,9 @@ from ....ir import types as T
 from ....named_tuples import NamedTuple
 from ...gpu import ops as gpu_ops
 from ...gpu.layout.linear import Layout, in_matrix
-from ...gpu.lower.convert import pack
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
-from ...gpu.lower.words import bytes_of
+from ...gpu.lower.words import bytes_of, pack
 from ...gpu.shared_memory.needs import takes_shared
 from ...gpu.target import Mma
 from ...llvm.writer import Val, lanes
@@ -70,7 +69,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
 
     def scaled(a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile], formats: tuple[str, str],
                warps: int) -> tuple[Layout, ...] | None:
-        found = mfma_scale.plan(family, nonkdim, a, b, out, scales, formats, warps, warp_grid)
+        found = mfma_scale.plan(family, nonkdim, a, b, out, scales, formats, warps)
         return found and mfma_scale.layouts(found, a, b, out, scales)
 
     def vector(op: Op, warps: int) -> int:
@@ -89,10 +88,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
 @functools.lru_cache(maxsize=1024)
 def plan(family: str, nonkdim: int, kpack: int, a: T.Tile, b: T.Tile, out: T.Tile, precision: str,
          warps: int) -> Plan | None:
-    """How a family computes a dot of these tile types; None if it has no instruction for it.
-
-    Among shapes that fit, the asked one wins; else 32 x 32 if every warp gets a piece of its own, 16 x 16 if not.
-    """
+    """How a family computes a dot of these tile types; None if it has no instruction for it."""
     (m, n), depth = out.shape[-2:], a.shape[-1]
     found: dict[int, Instruction] = {}
     for product in PRODUCTS:
@@ -100,29 +96,9 @@ def plan(family: str, nonkdim: int, kpack: int, a: T.Tile, b: T.Tile, out: T.Til
             found |= {x.size: x for x in product.instructions if x.size <= min(m, n) and x.depth <= depth}
     if not found:
         return None
-    size = nonkdim if nonkdim in found else 32 if 32 in found and m * n >= warps * 32 * 32 else min(found)
-    chosen = found[size]
-    return Plan(chosen, warp_grid(m, n, chosen.size, warps), min(max(kpack, chosen.pack), depth // chosen.depth))
-
-
-def warp_grid(m: int, n: int, size: int, warps: int) -> tuple[int, int]:
-    """(warps along M, warps along N): the longer dimension of each warp's tile is halved first.
-
-    Rows are preferred as long as each warp keeps 32 of them and has no more than 128 columns: LDS still delivers
-    operands as fast as the matrix units take them, reductions along rows stay in a warp, and so does the result of a
-    dot that another one multiplies.
-
-    >>> warp_grid(128, 64, 32, 4), warp_grid(128, 128, 32, 4), warp_grid(64, 64, 32, 4), warp_grid(16, 64, 16, 8)
-    ((4, 1), (4, 1), (2, 2), (1, 8))
-    """
-    along_m = along_n = 1
-    while along_m * along_n < warps:
-        rows, cols = m // along_m, n // along_n
-        if rows > size and (rows >= cols or cols <= size or rows >= 64 and cols <= 128):
-            along_m *= 2
-        else:
-            along_n *= 2
-    return along_m, along_n
+    chosen = found[fragments.best_size(found, nonkdim, m * n, warps)]
+    grid = fragments.warp_grid(m, n, chosen.size, warps)
+    return Plan(chosen, grid, min(max(kpack, chosen.pack), depth // chosen.depth))
 
 
 def dot_as(arch: str) -> dict[T.Scalar, T.Scalar]:
@@ -170,7 +146,7 @@ def dot(g: AmdLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequenc
 
 def _scaled_plan(op: Op, warps: int, family: str, nonkdim: int) -> mfma_scale.Scaled:
     a, b, _, *scales = (x.type for x in op.operands)
-    found = mfma_scale.plan(family, nonkdim, a, b, op.type, scales, op.attrs["formats"], warps, warp_grid)
+    found = mfma_scale.plan(family, nonkdim, a, b, op.type, scales, op.attrs["formats"], warps)
     assert found is not None
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ....ir import types as T
 from ....ops.expand_casts import largest
 from ...llvm.writer import Val, value
+from .products import FNUZ, OCP
 
 if TYPE_CHECKING:
     from .target import AmdLowering
@@ -87,9 +88,8 @@ def float_to_int(g: AmdLowering, x: Val, to: T.Scalar) -> Val:
 
 
 # --- 8-bit floats, two at a time --------------------------------------------------------------------------------------
-_OPEN, _OWN = {T.f8e4nv: "fp8", T.f8e5: "bf8"}, {T.f8e4b8: "fp8", T.f8e5b16: "bf8"}
-# The families with conversions: CDNA 3 has its own formats, later ones have the common ones.
-FLOAT8 = {"cdna3": _OWN, "cdna4": _OPEN, "rdna4": _OPEN}
+# The families with conversions.
+FLOAT8 = {"cdna3": FNUZ, "cdna4": OCP, "rdna4": OCP}
 
 
 def _widen(name: str) -> PairCast:
@@ -137,7 +137,7 @@ def casts_of(family: str) -> dict[tuple[T.Scalar, T.Scalar], PairCast]:
 
 def pair_cast(family: str, source: T.Scalar, to: T.Scalar) -> PairCast | None:
     """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
-    if (source, to) == (T.f32, T.bf16) and family in ("cdna4",):
+    if (source, to) == (T.f32, T.bf16) and family == "cdna4":
         return _round_pair
     return casts_of(family).get((source, to))
 

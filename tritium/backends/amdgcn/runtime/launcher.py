@@ -8,9 +8,8 @@ not null for cooperative launches.
 from __future__ import annotations
 
 from ...gpu_runtime import launcher as shared
-from ...gpu_runtime.launcher import INFO, RING
 
-__all__ = ["DRIVER", "INFO", "PREFIX", "RING", "SYMBOLS", "launcher"]
+__all__ = ["DRIVER", "PREFIX", "SYMBOLS", "launcher"]
 
 PREFIX = "tt.hip"
 SYMBOLS = shared.symbols(PREFIX)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ...llvm.rows import llvm_type
+from ...llvm.rows import ORDERINGS, atomic_name, llvm_type
 from ..fuse.index import unravel
 from . import plain_atomics, scratch_chunks
 from .memory import addresses_of
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = []
 
-_ORDER = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
 
 
 @statement(ops.atomic, visits="elements")
 def _atomic(lo: Lowering, op: Op) -> None:
-    t, how, order = T.element(op.type), op.attrs["how"], _ORDER[op.attrs["sem"]]
+    t, how, order = T.element(op.type), op.attrs["how"], ORDERINGS[op.attrs["sem"]]
     in_f32 = how in ("add", "max", "min") and (t is T.bf16 or t is T.f16 and not lo.target.has_f16_convert)
 
     def update(idx: Index, pointer: Val) -> Val:
@@ -39,7 +38,7 @@ def _atomic(lo: Lowering, op: Op) -> None:
         if how in ("load", "store"):
             return _access(lo, how, pointer, x, t, order)
         return _by_swaps(lo, pointer, x, t, how, order) if in_f32 else \
-            lo.w.effect(f"atomicrmw {_opcode(how, t)} ptr {pointer}, {x.typed} {order}", x.type)
+            lo.w.effect(f"atomicrmw {atomic_name(how, t)} ptr {pointer}, {x.typed} {order}", x.type)
 
     def combined(old: Val, x: Val) -> Val:
         return _in_f32(lo.w, how, t, old, x) if in_f32 else _combined(lo.w, how, t, old, x)
@@ -85,12 +84,6 @@ def _access(lo: Lowering, how: str, pointer: Val, x: Val, t: T.Scalar, order: st
     bits = w.cast("bitcast", x, integer)
     w.effect(f"store atomic {bits.typed}, ptr {pointer} {order}, align {t.bytes}")
     return x
-
-
-def _opcode(how: str, t: T.Scalar) -> str:
-    if how in ("add", "max", "min") and t.is_float:
-        return f"f{how}"
-    return f"u{how}" if how in ("max", "min") and not t.signed else how
 
 
 def _by_swaps(lo: Lowering, pointer: Val, x: Val, t: T.Scalar, how: str, order: str) -> Val:
@@ -156,7 +149,7 @@ def _to_half(w: NumberingWriter, x: Val) -> Val:
 @statement(ops.atomic_cas, visits="elements")
 def _cas(lo: Lowering, op: Op) -> None:
     _, expected, v = op.operands
-    t, order, w = T.element(op.type), _ORDER[op.attrs["sem"]], lo.w
+    t, order, w = T.element(op.type), ORDERINGS[op.attrs["sem"]], lo.w
     code = llvm_type(t)
     integer = code if code[0] in "ip" else f"i{t.bits}"
 

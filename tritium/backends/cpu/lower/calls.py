@@ -6,8 +6,7 @@ which its caller returns as well.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -15,13 +14,11 @@ from ....ir import types as T
 from ....ir.core import callees_first, walk
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
-from ...llvm.writer import value
+from ...llvm.writer import results_type, symbol, value
 from .table import statement
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Op
-    from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
     from .function import Lowering
 
 __all__ = ["Callee", "write_functions"]
@@ -41,8 +38,12 @@ class Callee(NamedTuple):
     @property
     def result(self) -> str:
         """The LLVM type of what it returns."""
-        types = ("i1",) * self.stops + self.types
-        return types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}" if types else "void"
+        return results_type(self.returned)
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The types of the flag, if there is one, and of the results."""
+        return ("i1",) * self.stops + self.types
 
 
 def write_functions(lo: Lowering, make: Callable[[Module], Lowering]) -> dict[str, Callee]:
@@ -51,37 +52,23 @@ def write_functions(lo: Lowering, make: Callable[[Module], Lowering]) -> dict[st
     for function in callees_first(lo.module):
         inner = make(function.replace(attrs=lo.module.attrs))
         inner.w, inner.callees = lo.w, callees
-        callees[function.name] = _write(inner, function, f"fn{len(callees)}.{_plain(function.name)}")
+        callees[function.name] = _write(inner, function, f"fn{len(callees)}.{symbol(function.name)}")
     return callees
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
-
-
-def _write(lo: Lowering, function: Module, symbol: str) -> Callee:
+def _write(lo: Lowering, function: Module, name: str) -> Callee:
     w, body = lo.w, function.body
     stops = any(op.kind is ops.assert_ or op.kind is ops.call and lo.callees[op.attrs["callee"]].stops
                 for op in walk(body))
-    callee = Callee(symbol, tuple(llvm_type(y.type) for y in body.yields), stops, 0)
+    callee = Callee(name, tuple(llvm_type(y.type) for y in body.yields), stops, 0)
     flag = [w.const("i1", False)] * stops
-    lo.stop = lambda: _return(w, callee, [w.const("i1", True), *[value(t, "poison") for t in callee.types]])
+    lo.stop = lambda: w.ret(w.const("i1", True), *[value(t, "poison") for t in callee.types])
     parameters = [*_HANDED_ON, *[f"{llvm_type(a.type)} a{k}" for k, a in enumerate(body.args)]]
-    with w.function(callee.result, symbol, parameters, "nounwind noinline", "internal") as taken:
+    with w.function(callee.result, name, parameters, "nounwind noinline", "internal") as taken:
         lo.program, lo.grid, lo.base, lo.scratch, *args = taken
         lo.values.update(zip(body.args, args, strict=True))
-        lo.block(body, lambda: _return(w, callee, [*flag, *map(lo.scalar, body.yields)]))
+        lo.block(body, lambda: w.ret(*flag, *map(lo.scalar, body.yields)))
     return callee._replace(scratch=lo.arena.bytes)
-
-
-def _return(w: NumberingWriter, callee: Callee, parts: Sequence[Val]) -> None:
-    if len(parts) < 2:
-        w.ret(*parts)
-        return
-    result = value(callee.result, "poison")
-    for k, part in enumerate(parts):
-        result = w.effect(f"insertvalue {result.typed}, {part.typed}, {k}", result.type)
-    w.ret(result)
 
 
 @statement(ops.call)
@@ -92,9 +79,7 @@ def _call(lo: Lowering, op: Op) -> None:
     made = w.call(callee.result, callee.symbol, lo.program, lo.grid, lo.base, scratch, *map(lo.scalar, op.operands))
     if buffer is not None:
         lo.arena.release(buffer)
-    parts = [made] if made.type[0] != "{" else [
-        w.emit(t, f"extractvalue {made.typed}, {k}", made)
-        for k, t in enumerate(("i1",) * callee.stops + callee.types)]
+    parts = w.results(made, callee.returned)
     if callee.stops:
         with lo.when(parts.pop(0), likely=False):
             lo.stop()

@@ -9,7 +9,6 @@ pass `fuse_loops` has written into the module.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from ....ir.preconditions import Preconditions, preconditions_of
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from ...llvm.rows import llvm_type, memory_type
-from ...llvm.writer import Val, lanes
+from ...llvm.writer import Val, lanes, symbol
 from ..fuse import ops as cpu_ops
 from ..fuse import polls, uniform_quotients
 from ..fuse.plan import is_scalar
@@ -116,7 +115,7 @@ _TAKEN = frozenset(("memcpy", "memmove", "memset", "bcmp", "fmod", "fmodf", "clo
 
 def _symbol(name: str) -> str:
     """A kernel's name as a symbol."""
-    plain = re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
+    plain = symbol(name)
     return f"kernel.{plain}" if plain != name or plain in _TAKEN else name
 
 

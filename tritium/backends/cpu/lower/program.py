@@ -11,7 +11,7 @@ from .... import ops
 from ....errors import arrow, innermost
 from ....ir import types as T
 from ...llvm.rows import llvm_type
-from ...llvm.writer import vector
+from ...llvm.writer import results_type, vector
 from ..fuse.index import chunks, unravel
 from ..library.debug import print_line
 from .assembly import check as check_assembly
@@ -142,16 +142,12 @@ def _call_asm(lo: Lowering, op: Op, xs: Sequence[Val], pack: int) -> list[Val]:
         registers += _packed(lo, xs[k * pack:(k + 1) * pack], T.element(x.type))
     outs = [(t, r) for t in op.attrs["types"] for r in _registers(t, pack)]
     types = [r for _, r in outs]
-    result = types[0] if len(types) == 1 else f"{{ {', '.join(types)} }}"
+    result = results_type(types)
     asm = op.attrs["asm"].replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")
     effect = "" if op.attrs["pure"] else "sideeffect "
     statement = f'call {result} asm {effect}"{asm}", "{op.attrs["constraints"]}"'
     _check_asm(lo, op, result, statement, [x.type for x in registers])
-    made = w.effect(f"{statement}({', '.join(x.typed for x in registers)})", result)
-    if len(types) > 1:
-        parts = [w.emit(t, f"extractvalue {result} {made}, {k}", made) for k, t in enumerate(types)]
-    else:
-        parts = [made]
+    parts = w.results(w.effect(f"{statement}({', '.join(x.typed for x in registers)})", result), types)
     elements = []
     for t in op.attrs["types"]:
         n = len(_registers(t, pack))

@@ -5,13 +5,12 @@ Their shared memory lies above that of their callers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from .... import ops
 from ....ir.core import Module, Op, callees_first
 from ....named_tuples import NamedTuple
-from ...llvm.writer import Val, value
+from ...llvm.writer import Val, results_type, symbol, value
 from .function import Lowering, llvm_type, lower
 
 
@@ -24,12 +23,12 @@ class Callee(NamedTuple):
     @property
     def result(self) -> str:
         """The LLVM type of what it returns."""
-        return self.types[0] if len(self.types) == 1 else f"{{ {', '.join(self.types)} }}" if self.types else "void"
+        return results_type(self.types)
 
 
 def callees(module: Module) -> dict[str, Callee]:
     """The functions of a module by name."""
-    return {function.name: Callee(f"fn{k}." + re.sub(r"[^\w$]", "_", function.name, flags=re.ASCII),
+    return {function.name: Callee(f"fn{k}.{symbol(function.name)}",
                                   tuple(llvm_type(y.type) for y in function.body.yields))
             for k, function in enumerate(module.functions)}
 
@@ -43,26 +42,18 @@ def write_functions(g: Lowering) -> None:
 
 
 def _write(g: Lowering, callee: Callee) -> None:
-    w, body = g.w, g.module.body
+    body = g.module.body
     types = [llvm_type(arg.type) for arg in body.args]
     parameters = [f"{t} a{k}" for k, t in enumerate(types)]
     with g.function(callee.result, callee.symbol, parameters, "nounwind noinline convergent", "internal"):
         for k, (arg, t) in enumerate(zip(body.args, types)):
             g.set(arg, [value(t, f"%a{k}")])
-        parts = [x for (x,) in map(list, g.block(body))]
-        if len(parts) > 1:
-            whole = value(callee.result, "poison")
-            for k, part in enumerate(parts):
-                whole = w.effect(f"insertvalue {whole.typed}, {part.typed}, {k}", whole.type)
-            parts = [whole]
-        w.ret(*parts)
+        g.w.ret(*(x for (x,) in map(list, g.block(body))))
 
 
 @lower(ops.call)
-def call(g: Lowering, op: Op, *operands: Sequence[Val]) -> list[Val] | tuple[list[Val], ...]:
+def call(g: Lowering, op: Op, *operands: Sequence[Val]) -> tuple[list[Val], ...]:
     w, callee = g.w, g.callees[op.attrs["callee"]]
     arguments = ", ".join(x.typed for (x,) in map(list, operands))
     made = w.effect(f"call {callee.result} @{callee.symbol}({arguments})", callee.result)
-    if len(callee.types) < 2:
-        return [made]
-    return tuple([w.emit(t, f"extractvalue {made.typed}, {k}", made)] for k, t in enumerate(callee.types))
+    return tuple([x] for x in w.results(made, callee.types))

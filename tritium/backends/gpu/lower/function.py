@@ -22,6 +22,7 @@ from ....ir.rewrite import uses
 from ....named_tuples import NamedTuple
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
+from ...llvm.rows import instruction
 from ...llvm.writer import Val, value
 from ..analysis.division import divides
 from ..layout.linear import Layout, image, log2
@@ -496,19 +497,19 @@ def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
         operands = (_periodic(g, op, spell, operands[0]), operands[1])
     alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
     if alike:
-        one = lambda r: scalar_row(g, spell, t, *[x[r & ~alike] for x in operands])
+        one = lambda r: _scalar(g, spell, *[x[r & ~alike] for x in operands])
         return Registers(len(operands[0]), one, distinct)
     joined = _joined(g, spell, t, *operands) if op.kind in (ops.add, ops.sub) and t.is_int else None
     if joined is not None:
         return joined
     if spell.startswith("icmp") and g.loops and distinct > MOST_HELD:
         return _compared_here(g, spell, t, operands, distinct)
-    plain = lambda r: scalar_row(g, spell, t, *[x[r] for x in operands])
+    plain = lambda r: _scalar(g, spell, *[x[r] for x in operands])
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
     noted = lambda r: note(g, *[x[r] for x in operands], plain(r))
     out = Registers(len(operands[0]), noted if note else plain, distinct)
     if note and distinct > 1:
-        out.affine = _AFFINE[op.kind](g, spell, t, *operands)
+        out.affine = _AFFINE[op.kind](g, spell, t.bits, *operands)
     return out
 
 
@@ -522,7 +523,7 @@ def _joined(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val])
     count = distinct_values(a.base) * distinct_values(b.base)
     if count * len(set(numbers)) >= min(len(x), distinct_values(x) * distinct_values(y)):
         return None
-    base = Registers(len(x), lambda r: scalar_row(g, spell, t, a.base[r], b.base[r]), count)
+    base = Registers(len(x), lambda r: _scalar(g, spell, a.base[r], b.base[r]), count)
     out = Registers(len(x), lambda r: g.w.binary("add", base[r], g.const(t, numbers[r])), count * len(set(numbers)))
     out.affine = Affine(base, numbers)
     return out
@@ -554,30 +555,30 @@ def _compared_here(g: Lowering, spell: str, t: Any, operands: Sequence[Sequence[
 
     def one(r: int) -> Val:
         with g.kept_in(level):
-            return scalar_row(g, spell, t, *[operand(x, known, r) for x, known in zip(operands, sums)])
+            return _scalar(g, spell, *[operand(x, known, r) for x, known in zip(operands, sums)])
 
     return Registers(len(operands[0]), one, distinct)
 
 
-def _affine_sum(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
+def _affine_sum(g: Lowering, spell: str, bits: int, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
     """One operand's sums and the other operand. Where a number of 32 bits may go with the access (`Lowering.add`), that
     is better still."""
     for known, other in ((x, y), (y, x)):
         affine = affine_of(known)
-        keeps_number = affine and affine.scale and affine_of(other) and t.bits < 64 and g.zeros_of(affine.scale[0])
+        keeps_number = affine and affine.scale and affine_of(other) and bits < 64 and g.zeros_of(affine.scale[0])
         if affine is not None and not keeps_number:
-            add = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
+            add = lambda r, base=affine.base, other=other: _scalar(g, spell, base[r], other[r])
             count = distinct_values(affine.base) * distinct_values(other)
             return affine._replace(base=Registers(len(x), add, count), exact=False)
     return None
 
 
-def _affine_product(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
+def _affine_product(g: Lowering, spell: str, bits: int, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
     """One operand's sums by the other operand, if that is one stride for all registers."""
     for known, other in ((x, y), (y, x)):
         affine = affine_of(known)
         if affine is not None and affine.scale is None and distinct_values(other) == 1:
-            scaled = lambda r, base=affine.base, other=other: scalar_row(g, spell, t, base[r], other[r])
+            scaled = lambda r, base=affine.base, other=other: _scalar(g, spell, base[r], other[r])
             return Affine(Registers(len(x), scaled, distinct_values(affine.base)), affine.numbers, other)
     return None
 
@@ -603,24 +604,17 @@ _NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are mad
 _AFFINE = {ops.add: _affine_sum, ops.mul: _affine_product}
 
 
-def scalar_row(g: Lowering, spell: str, t: Any, *xs: Val) -> Val:
-    """One LLVM line for a row."""
+def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
+    """A row of the table on one register of each operand."""
     w = g.w
     if spell.startswith("icmp"):
-        return w.compare(spell, *g.aligned(spell, *xs))
-    if spell.startswith("fcmp"):
-        return w.compare(spell, *xs)
+        xs = g.aligned(spell, *xs)
     if spell == "xor":
         return g.xor(*xs)
-    if spell.startswith("@llvm."):
-        extra = (w.const("i1", False),) if spell in ("@llvm.ctlz", "@llvm.cttz") else ()
-        return w.intrinsic(spell[6:], xs[0].type, *xs, *extra)
-    if t.is_float and spell in ("fadd", "fsub", "fmul") and g.module.attrs.get("enable_fp_fusion", True):
-        spell += " contract"
     if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
         x, y = xs
         return w.binary("sub", x, w.binary("mul", w.binary(spell.replace("rem", "div"), x, y), y))
-    return w.binary(spell, *xs)
+    return instruction(w, spell, xs, g.module.attrs.get("enable_fp_fusion", True))
 
 
 def lower_kernel(module: Module, target: Target, attributes: str = "", exact: bool = False) -> str:
