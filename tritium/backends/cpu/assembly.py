@@ -12,6 +12,7 @@ from ... import ops, passes
 from ...ir import types as T
 from ...ir.builder import Builder
 from ...ir.core import Module, Op, Value
+from ...passes.simplify import full
 from ..llvm.target import compile_text, cpu_target
 
 
@@ -74,8 +75,7 @@ def _pointers(b: Builder, kind: Any, shape: tuple[int, ...], name: str) -> Any:
 def _load(b: Builder, kind: Any, shape: tuple[int, ...], name: str) -> Any:
     x = ops.load(b, _pointers(b, kind, shape, name))
     if kind is T.i1:
-        zero = ops.constant(b, value=0, type=T.i8)
-        return ops.ne(b, x, ops.splat(b, zero, shape=shape) if shape else zero)
+        return ops.ne(b, x, full(b, 0, x.type))
     return ops.cast(b, x, to=kind) if type(kind) is T.Ptr else x
 
 

@@ -10,6 +10,7 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 from ....ir.core import Op
+from ....passes.simplify import number
 from ...llvm.writer import value
 from ..fuse import ops as cpu_ops
 from ..library import dot, dot_neon, dot_vnni
@@ -42,7 +43,7 @@ def _dot(lo: Lowering, op: Op) -> None:
     if kind is None:
         raise CompilationError(None, None, f"dot of {a.type} into {op.type} has no multiplication on the CPU")
     x, y = lo.force(a), lo.force(b)
-    zero = _is_zero(acc)
+    zero = number(acc) == 0
     fresh = lo.w.const("i1", zero) if acc not in lo.starts else lo.starts[acc]
     total = lo.allocate(op) if zero else _accumulator(lo, op, acc, (x, y))
     depth = _depth(lo, a, b) if kind in _FLOATS and not batch else k
@@ -84,12 +85,6 @@ def _near(lo: Lowering, kind: str, y: Buffer | View) -> bool:
     return not packed and type(y) is Buffer and y.size <= _NEAR
 
 
-def _is_zero(x: Value) -> bool:
-    """Whether an accumulator is zero."""
-    return isinstance(x, Op) and x.kind is ops.splat and isinstance(x.operands[0], Op) \
-        and x.operands[0].kind is ops.constant and x.operands[0].attrs["value"] == 0
-
-
 def _accumulator(lo: Lowering, op: Op, acc: Value, operands: Any) -> Any:
     """The buffer of the accumulator, holding `acc`; never one of the operands."""
     held = lo.buffers.get(acc)
@@ -107,7 +102,7 @@ def sums(loop: Op, inits: Sequence[Value]) -> frozenset[int]:
     used, added = cpu_ops.reads(body), {op.operands[2] for op in body.ops if op.kind is ops.dot}
     args = body.args[len(body.args) - len(inits):]
     return frozenset(k for k, (x, arg) in enumerate(zip(inits, args, strict=True))
-                     if arg in added and used[arg] == 1 and _is_zero(x))
+                     if arg in added and used[arg] == 1 and number(x) == 0)
 
 
 def look_ahead(lo: Lowering, block: Block) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Result
+from ....passes.simplify import number
 from ...llvm.rows import bitcast, elementwise, memory_type
 from ...llvm.writer import lanes
 from ..fuse.index import ravel, source_index, width_of
@@ -115,12 +116,10 @@ def _clamp(op: Op) -> Any:
     """x < c ? c : x with a constant c is one instruction: `maximum` hands on NaN. On x86 it is one as it stands."""
     condition, x, y = op.operands
     if not isinstance(condition, Op) or condition.kind not in _CLAMPS or condition.operands != (y, x) \
-            or not T.element(x.type).is_float or not isinstance(x, Op):
+            or not T.element(x.type).is_float:
         return None
-    c = x.operands[0] if x.kind is ops.splat else x
-    known = isinstance(c, Op) and c.kind is ops.constant and c.attrs["value"] not in (0, None) \
-        and c.attrs["value"] == c.attrs["value"]
-    return _CLAMPS[condition.kind] if known else None
+    c = number(x)
+    return _CLAMPS[condition.kind] if c not in (0, None) and c == c else None
 
 
 _CLAMPS = {ops.lt: "maximum", ops.gt: "minimum"}

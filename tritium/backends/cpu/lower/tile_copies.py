@@ -12,6 +12,7 @@ from ....analysis.affine import Form, is_uniform, strides_behind
 from ....ir import types as T
 from ....ir.core import Op
 from ....named_tuples import NamedTuple
+from ....passes.simplify import number
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from . import predication
@@ -86,7 +87,5 @@ def store(lo: Lowering, op: Op) -> bool:
 
 def is_zero(x: Any) -> bool:
     """Whether all bits of a tile are zero."""
-    if not isinstance(x, Op) or x.kind is not ops.splat or not isinstance(x.operands[0], Op):
-        return False
-    x, = x.operands
-    return x.kind is ops.constant and x.attrs["value"] == 0 and str(x.attrs["value"])[0] != "-"
+    known = number(x)
+    return known == 0 and str(known)[0] != "-"

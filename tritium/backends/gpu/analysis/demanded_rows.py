@@ -7,12 +7,11 @@ depends on that row of its lhs alone, a column on that column of its rhs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.polynomial import Poly, Scalars
-from ....ir.core import Block, Op, Result, Value
+from ....ir.core import Block, Op, Result, walk
 from .affine import Access, bounds
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def _hidden(block: Block, first: Result, axis: int, end: Poly) -> bool:
     tainted, scalars = {first: axis}, Scalars()  # along which axis
     for op in block.ops:
         touched = [k for k, x in enumerate(op.operands) if x in tainted]
-        inner = any(x in tainted for region in op.regions for x in _reads(region))
-        if inner:
+        if any(x in tainted for region in op.regions for inner in walk(region) for x in inner.operands):
             return False
         if not touched:
             continue
@@ -59,10 +57,3 @@ def _hidden(block: Block, first: Result, axis: int, end: Poly) -> bool:
         else:
             return False
     return True
-
-
-def _reads(block: Block) -> Iterator[Value]:
-    for op in block.ops:
-        yield from op.operands
-        for region in op.regions:
-            yield from _reads(region)

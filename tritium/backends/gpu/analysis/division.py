@@ -14,6 +14,7 @@ from ....analysis.ranges import Derivations, assume
 from ....ir import types as T
 from ....ir.bounds import bounds
 from ....ir.core import Module, Op, walk
+from ....passes.simplify import number
 
 if TYPE_CHECKING:
     from .preconditions import Row
@@ -39,7 +40,4 @@ def small_dividends(module: Module, preconditions: list[tuple[Row, ...]] | None)
 
 def divides(op: Op) -> bool:
     """True for a quotient or a remainder of scalars whose divisor is not a constant."""
-    if op.kind not in _KINDS or op.types != (T.i32,):
-        return False
-    divisor = op.operands[1]
-    return not (type(divisor) is Op and divisor.kind is ops.constant)
+    return op.kind in _KINDS and op.types == (T.i32,) and number(op.operands[1]) is None

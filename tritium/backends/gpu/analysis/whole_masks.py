@@ -15,6 +15,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
 from ....named_tuples import NamedTuple
+from ....passes.simplify import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +131,7 @@ def extremes(x: Value) -> tuple[Sum, Sum] | None:
     if T.element(x.type) not in (T.i32, T.i64):
         return None
     if type(x.type) is not T.Tile:
-        known = x.attrs["value"] if type(x) is Op and x.kind is ops.constant else None
+        known = number(x)
         same = Sum(((x, 1),), 0) if known is None else Sum((), known)
         return same, same
     if type(x) is not Op:

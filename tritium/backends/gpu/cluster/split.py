@@ -24,6 +24,7 @@ from ....ir.rewrite import copy_region, uses
 from ....named_tuples import NamedTuple
 from ....passes.inline_calls import inline_calls
 from ....passes.licm import licm
+from ....passes.simplify import full
 from .. import ops as gpu_ops
 from .axes import Axes
 
@@ -160,14 +161,10 @@ class _Split:
             self.made.pop()
             ops.yield_(b, *(_several(made) if types else ()))
         with b.region() as other:
-            ops.yield_(b, *(self.nothing(t) for t in types))
+            ops.yield_(b, *(full(b, 0, t) for t in types))
         made = b.emit(ops.if_, (first,), {}, (then.block, other.block))
         if types:
             self.keep(op, None, tuple(self.from_first(_several(made))))
-
-    def nothing(self, t: T.Scalar) -> Value:
-        zero = ops.constant(self.b, value=0, type=T.element(t))
-        return ops.splat(self.b, zero, shape=t.shape) if type(t) is T.Tile else zero
 
     def meet(self) -> None:
         self.seen.clear()

@@ -6,7 +6,7 @@
 
 A comparison and a select are two instructions for each element, in a loop around dots that has some six. A causal mask
 cuts the tiles on the diagonal, and a bound the last one; all others take the branch. It is uniform, so the loop stays
-one loop: buffers, turns and dots in flight are as without it.
+one loop: buffers, the ping-pong schedule and dots in flight are as without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op
+from ....ir.core import Block, Op, walk
 from ....ir.rewrite import sweep
 from ....passes.dce import dce
 from ..analysis.whole_masks import guards
@@ -28,23 +28,14 @@ if TYPE_CHECKING:
 
 def guard_masks(module: Module) -> Module:
     """Compare and select elements only in the iterations whose tile a mask cuts."""
-    found = {op: guard for block in _loops(module.body) for op, guard in guards(block).items()}
+    bodies = (op.regions[0] for op in walk(module.body) if op.kind is ops.for_)
+    found = {op: guard for body in bodies for op, guard in guards(body).items()}
 
     def rule(b: Rewriter, op: Op) -> Value | None:
         guard = found.get(b.original) if b.original and op.kind is ops.select else None
         return None if guard is None else _branch(b, op, guard)
 
     return dce(sweep(module, rule)) if found else module
-
-
-def _loops(block: Block) -> list[Block]:
-    """The bodies of loops."""
-    found = []
-    for op in block.ops:
-        found += op.regions if op.kind is ops.for_ else ()
-        for region in op.regions:
-            found += _loops(region)
-    return found
 
 
 def _branch(b: Rewriter, op: Op, guard: Guard) -> Value:

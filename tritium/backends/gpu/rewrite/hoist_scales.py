@@ -23,6 +23,7 @@ from ....ir import types as T
 from ....ir.core import Arg, Module, Op, Result, Value, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
+from ....passes.simplify import number
 
 if TYPE_CHECKING:
     from ..analysis.preconditions import Row
@@ -48,25 +49,25 @@ class _Unscaling:
     def __init__(self, module: Module, preconditions: list[tuple[Row, ...]], find: Callable[[list[Op]], list[Op]],
                  make: Callable[[Rewriter, Op], Value]):
         self.module, self.preconditions, self.make = module, preconditions, make
-        self.numbers = {}  # of factors' arguments, by the op that is chosen
+        self.arguments = {}  # numbers of the arguments that factors are, by the op that is chosen
         readers, products = {}, []
         for op in walk(module.body):
             for x in op.operands:
                 readers.setdefault(x.op if type(x) is Result else x, []).append(op)
             products += [op] if op.kind is ops.mul and _factor(op) else []
         for op in products:
-            number = _argument(_factor(op)[1], module.args)
-            if number is not None:
-                self.numbers |= dict.fromkeys(find(readers.get(op, [])), number)
+            argument = _argument(_factor(op)[1], module.args)
+            if argument is not None:
+                self.arguments |= dict.fromkeys(find(readers.get(op, [])), argument)
 
     def run(self) -> Module:
-        return sweep(self.module, self.rule) if self.numbers else self.module
+        return sweep(self.module, self.rule) if self.arguments else self.module
 
     def rule(self, b: Rewriter, op: Op) -> Value | None:
-        number = self.numbers.get(b.original) if b.original and op.kind is b.original.kind else None
-        if number is None:
+        argument = self.arguments.get(b.original) if b.original and op.kind is b.original.kind else None
+        if argument is None:
             return None
-        self.preconditions.extend(rows for rows in _rows(number) if rows not in self.preconditions)
+        self.preconditions.extend(rows for rows in _rows(argument) if rows not in self.preconditions)
         return self.make(b, op)
 
 
@@ -113,9 +114,8 @@ def _from_dot(x: Op) -> bool:
 
 
 def _infinite(x: Value) -> bool:
-    while type(x) is Op and x.kind is ops.splat:
-        (x,) = x.operands
-    return type(x) is Op and x.kind is ops.constant and math.isinf(x.attrs["value"])
+    known = number(x)
+    return known is not None and math.isinf(known)
 
 
 def _argument(x: Value, arguments: tuple[Arg, ...]) -> int | None:
@@ -140,9 +140,9 @@ def _is_extreme(op: Op) -> bool:
     return len(op.regions[0].ops) == 2 and extreme and last.operands[0] is combined
 
 
-def _rows(number: int) -> Iterator[tuple[Row, ...]]:
+def _rows(argument: int) -> Iterator[tuple[Row, ...]]:
     """Preconditions: the argument is an ordinary factor, by its bits."""
     least, most = (struct.unpack("i", struct.pack("f", x))[0] for x in ORDINARY)
-    bits = ("argument", "i32", number)
+    bits = ("argument", "i32", argument)
     yield bits, ("constant", "i64", least), ("sub", "i64", 0, 1)
     yield bits, ("constant", "i64", most), ("sub", "i64", 1, 0)

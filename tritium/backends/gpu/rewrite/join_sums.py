@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
-from ....ir.rewrite import sweep
+from ....ir.rewrite import sweep, uses
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
+from ....passes.simplify import number
 from .. import ops as gpu_ops
 from ..layout.linear import axis_bits
 
@@ -52,15 +53,12 @@ def join_sums(module: Module, target: Target) -> Module:
 
 def _sums(loop: Op, target: Target, warps: int) -> list[Carried]:
     body, found = loop.regions[0], []
-    used: dict[Value, int] = {}
-    for op in walk(body):
-        for x in op.operands:
-            used[x] = used.get(x, 0) + 1
+    used = uses(body)
     once = lambda x: used.get(x) == 1
     for k, (total, ends) in enumerate(zip(body.args[1:], body.yields)):
         if not (type(ends) is Op and ends.kind is ops.add and once(ends) and once(total)):
             continue
-        if not _zero(loop.operands[3 + k]):
+        if number(loop.operands[3 + k]) != 0:
             continue
         for scaled, rows in (ends.operands, ends.operands[::-1]):
             product = scaled if type(scaled) is Op and scaled.kind is ops.mul and total in scaled.operands else None
@@ -71,12 +69,6 @@ def _sums(loop: Op, target: Target, warps: int) -> list[Carried]:
                     found.append(Carried(k, total, product, rows, ends, parts, replaced))
                     break
     return found
-
-
-def _zero(x: Value) -> bool:
-    while type(x) is Op and x.kind is ops.splat:
-        (x,) = x.operands
-    return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0
 
 
 def _is_row_sum(op: Value) -> bool:

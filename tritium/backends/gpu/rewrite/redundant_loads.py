@@ -22,7 +22,7 @@ from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from ....passes.licm import licm
-from ....passes.simplify import number
+from ....passes.simplify import full, number
 from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
@@ -128,10 +128,9 @@ def _sampled_range(b: Builder, x: Op, step: int, divisor: int) -> Value | None:
     start, count = x.attrs["start"], x.type.numel // step
     if start % divisor or step % divisor:
         return None
-    full = lambda n: ops.splat(b, ops.constant(b, value=n, type=T.i32), shape=(count,))
     made = ops.arange(b, start=0, end=count)
-    made = made if step == divisor else ops.mul(b, made, full(step // divisor))
-    return ops.add(b, made, full(start // divisor)) if start else made
+    made = made if step == divisor else ops.mul(b, made, full(b, step // divisor, made.type))
+    return ops.add(b, made, full(b, start // divisor, made.type)) if start else made
 
 
 def _sampled_result(b: Builder, x: Op, steps: tuple[int, ...]) -> Value | None:

@@ -19,6 +19,7 @@ from ....ir import types as T
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import sweep
 from ....named_tuples import NamedTuple
+from ....passes.simplify import full
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def split_dots(module: Module, target: Target) -> Module:
 def _sum(b: Builder, way: Way, left: list[Value], right: list[Value], acc: Value) -> Value:
     dot = lambda pair, total: ops.dot(b, left[pair[0]], right[pair[1]], total, precision=way.precision)
     *small, last = way.products
-    zero, infinity = (_tile(b, x, acc.type) for x in (0.0, math.inf))
+    zero, infinity = (full(b, x, acc.type) for x in (0.0, math.inf))
     corrections = zero
     for pair in small:
         corrections = dot(pair, corrections)
@@ -86,26 +87,22 @@ def _parts(b: Builder, x: Value, way: Way) -> list[Value]:
 def _short(b: Builder, x: Value) -> Value:
     """f32 rounded to the bits that tensor cores read; truncated where rounding would overflow."""
     bits = ops.bitcast(b, x, to=T.i32)
-    up = ops.add(b, bits, _tile(b, 1 << TF32_DROPS - 1, bits.type))
-    small = ops.lt(b, ops.abs_(b, x), _tile(b, _limit(TF32_DROPS), x.type))
+    up = ops.add(b, bits, full(b, 1 << TF32_DROPS - 1, bits.type))
+    small = ops.lt(b, ops.abs_(b, x), full(b, _limit(TF32_DROPS), x.type))
     return ops.bitcast(b, _cut(b, ops.select(b, small, up, bits), TF32_DROPS), to=T.f32)
 
 
 def _below_overflow(b: Builder, x: Value) -> Value:
     """x, truncated to a bf16 where rounding it to one would overflow."""
-    large = ops.ge(b, ops.abs_(b, x), _tile(b, _limit(BF16_DROPS), x.type))
+    large = ops.ge(b, ops.abs_(b, x), full(b, _limit(BF16_DROPS), x.type))
     cut = _cut(b, ops.bitcast(b, x, to=T.i32), BF16_DROPS)
     return ops.select(b, large, ops.bitcast(b, cut, to=T.f32), x)
 
 
 def _cut(b: Builder, bits: Value, count: int) -> Value:
-    return ops.and_(b, bits, _tile(b, -1 << count, bits.type))
+    return ops.and_(b, bits, full(b, -1 << count, bits.type))
 
 
 def _limit(drops: int) -> float:
     """The least f32 that rounds up to infinity if its last `drops` bits are dropped."""
     return (2.0 - 2.0 ** (drops - 24)) * 2.0**127
-
-
-def _tile(b: Builder, value: float, like: T.Tile) -> Value:
-    return ops.splat(b, ops.constant(b, value=value, type=like.element), shape=like.shape)
