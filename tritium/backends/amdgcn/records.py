@@ -32,7 +32,7 @@ def sites_of(text: str) -> list[dict[str, Any]]:
 
 
 def empty(words: int) -> list[int]:
-    """A buffer with room for so many words of records.
+    """A buffer with room for `words` words of records.
 
     >>> empty(2)
     [0, 2, 0, 0, 0, 0]

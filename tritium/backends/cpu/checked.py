@@ -79,7 +79,7 @@ class Found:
 
 
 class _Cells:
-    """Arrays of cells that launches take turns with, and the next number of a segment: what is older means nothing."""
+    """Arrays of cells that launches reuse, and the next number of a segment: older numbers mean nothing."""
 
     def __init__(self):
         self.lock = lock()

@@ -256,7 +256,7 @@ no_slot:
 
 refuse:
   ret i32 1
-raise:                                            ; the slow road meets the same error and says whose it is
+raise:                                            ; the slow path meets the same error and says whose it is
   %usual = call i32 @PyErr_ExceptionMatches(ptr @py.exception)
   jump %give_up if icmp eq i32 %usual, 0
   call void @PyErr_Clear()

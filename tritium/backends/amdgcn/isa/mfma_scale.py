@@ -53,7 +53,7 @@ class Scaled(NamedTuple):
         return fragments.operand(shape[::-1], which, self._parts(1), self.grid, 1).trans((1, 0))
 
     def _parts(self, per_lane: int) -> Instruction:
-        """Stands for an instruction whose lanes have so many neighbours along K."""
+        """Stands for an instruction whose lanes hold `per_lane` neighbours along K."""
         places = MFMA_32 if self.size == 32 else MFMA_16
         return Instruction("", self.size, _WARP // self.size * per_lane, per_lane, "", "", places)
 

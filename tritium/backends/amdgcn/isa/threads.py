@@ -70,8 +70,8 @@ def barrier(g: AmdLowering) -> None:
 
 
 def wait_for(g: AmdLowering, loads: int = 63, shared: int = 15) -> None:
-    """Wait until at most so many loads, and accesses to shared memory, of the warp are under way: `s_waitcnt` of
-    generation 9, by default for nothing."""
+    """Wait until at most `loads` loads and `shared` accesses to shared memory of the warp are in flight: `s_waitcnt` of
+    generation 9. The defaults wait for nothing."""
     bits = loads & 15 | loads >> 4 << 14 | shared << 8 | 7 << 4
     g.w.declare("llvm.amdgcn.s.waitcnt", "void", ["i32 immarg"], "nounwind")
     g.w.effect(f"call void @llvm.amdgcn.s.waitcnt(i32 {bits})")

@@ -130,12 +130,12 @@ define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
   jump %chain if icmp eq ptr %header, null
   %record = load ptr, field header.record of %header
   jump %chain if icmp eq ptr %record, null
-  jump %turn unless icmp slt i32 %code, 1
+  jump %speak unless icmp slt i32 %code, 1
   ; what another process sends is not the kernel's doing
   %pid = call i32 @getpid()
   %from = trunc i64 %address to i32
   jump %chain unless icmp eq i32 %pid, %from
-turn:                                             ; nobody goes on to die while another speaks
+speak:                                            ; nobody goes on to die while another speaks
   jump %chain unless call i1 @may_speak()
   ; a handler that returns leads here again and again
   %pc = call i64 @fault_pc(ptr %context)

@@ -38,7 +38,7 @@ _REGISTER = {
 """),
 }  # fmt: skip
 
-# Each of these is on the road of every launch.
+# Every launch runs both.
 _TEXT = """
 define internal i64 @own_floats() nounwind alwaysinline {
 {read}  %control = and i64 %state, {mask}

@@ -125,7 +125,7 @@ define internal void @free_pool() nounwind noinline cold {
 """
 
 _WORKER = """
-; Take turns of the open job until none is left; returns how many programs were run.
+; Run chunks of the open job until none is left; returns how many programs were run.
 define internal i64 @drain(ptr %job, ptr %arena) nounwind {
 entry:
   %total = load i64, field job.total of %job
@@ -465,13 +465,13 @@ done:
   ret i64 0
 }
 
-; Programs that a thread takes at a time. Sixteen turns for each thread level out uneven programs; a turn of less than
-; two microseconds would be spent on the counter that all threads share. Turns of more than eight for each thread are
+; Programs that a thread takes at a time. Sixteen chunks for each thread level out uneven programs; a chunk of less than
+; two microseconds would be spent on the counter that all threads share. Chunks of more than eight for each thread are
 ; shortened: neighbours in the grid run at about the same time then, so threads meet less often in what every 32nd
 ; program writes, say.
-define internal i64 @turn(i64 %total, i64 %threads, double %each) nounwind {
-  %turns = shl i64 %threads, 4
-  %even = udiv i64 %total, %turns
+define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind {
+  %chunks = shl i64 %threads, 4
+  %even = udiv i64 %total, %chunks
   %share = load i64, ptr @share_after
   %share.f = sitofp i64 %share to double
   %long = fmul double %share.f, 2.5e-1
@@ -563,7 +563,7 @@ first:
   %same = icmp eq ptr %known.kernel, %kernel
   %each.then = load double, field known.each of %known
   %each = select i1 %same, double %each.then, double 1.0e18
-  %chunk = call i64 @turn(i64 %total, i64 %threads, double %each)
+  %chunk = call i64 @chunk_size(i64 %total, i64 %threads, double %each)
   store i64 %chunk, field job.chunk of %job
   %all = fmul double %each, %total.f
   %much = fcmp ogt double %all, %wake.f

@@ -63,7 +63,7 @@ class Condition(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """Where a select takes one side everywhere: the conditions, and that side."""
+    """Where a select takes one of its tiles everywhere: the conditions, and that tile."""
 
     conditions: tuple[Condition, ...]
     chosen: Value
@@ -83,8 +83,8 @@ def guards(block: Block) -> dict[Op, Guard]:
     for op in block.ops:
         if op.kind is ops.select and type(op.type) is T.Tile and len(op.type.shape) > 1:
             mask, x, y = op.operands
-            sides = Guard(conditions(mask), x), Guard(conditions(mask, wanted=False), y)
-            useful = [side for side in sides if any(map(_varies, side.conditions)) and not _uniform(side.chosen)]
+            both = Guard(conditions(mask), x), Guard(conditions(mask, wanted=False), y)
+            useful = [guard for guard in both if any(map(_varies, guard.conditions)) and not _uniform(guard.chosen)]
             if useful:
                 found[op] = useful[0]
     return found

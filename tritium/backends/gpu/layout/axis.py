@@ -7,7 +7,7 @@ from .linear import PARTS, Layout, axis_bits, log2
 
 
 class Axis:
-    """The bits of an axis and their homes in a layout: `bits` has (part, bit of the part) for each, low to high."""
+    """Where a layout has the bits of an axis: `bits` has (part, bit of the part) for each, low to high."""
 
     def __init__(self, layout: Layout, axis: int):
         low, width = axis_bits(layout.shape, axis)

@@ -1,6 +1,6 @@
 """Conversions between layouts by exchanges of registers between two halves of a warp, without shared memory.
 
-Layouts that differ in which bits of a tile are bits of registers and which of lanes are turned into each other by
+Layouts that differ in which bits of a tile are bits of registers and which of lanes are converted into each other by
 transpositions: for a bit of registers and a bit of lanes, the lanes with that bit set give what their even registers
 have for what the other lanes' odd registers have. One instruction does it for two words.
 """

@@ -105,22 +105,22 @@ def _from_half(g: Lowering, op: Op, product: Op, x: Value, which: int, layout: L
 class Combination:
     """Combines what two places have of all operands, by the region of a reduction.
 
-    What is a constant on either side is one in the code: so Welford's weights, which begin as ones, are added while the
-    kernel is compiled, and quotients of them as well."""
+    Operands that are constants are folded: so Welford's weights, which begin as ones, are added while the kernel is
+    compiled, and quotients of them as well."""
 
     def __init__(self, g: Lowering, region: Block):
         self.g, self.region = g, region
         self.known: dict[tuple, Block] = {}
 
     def __call__(self, a: Sequence[Val], b: Sequence[Val]) -> list[Val]:
-        sides = [*a, *b]
-        numbers = tuple(map(number_of, sides))
+        operands = [*a, *b]
+        numbers = tuple(map(number_of, operands))
         if numbers.count(None) == len(numbers):
-            return self.g.inline(self.region, sides)
+            return self.g.inline(self.region, operands)
         key = tuple(map(repr, numbers))  # 0.0 is not -0.0
         if key not in self.known:
             self.known[key] = _with_constants(self.region, numbers)
-        return self.g.inline(self.known[key], [x for x, n in zip(sides, numbers) if n is None])
+        return self.g.inline(self.known[key], [x for x, n in zip(operands, numbers) if n is None])
 
 
 def _with_constants(region: Block, numbers: Sequence[float | int | None]) -> Block:

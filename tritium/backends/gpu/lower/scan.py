@@ -120,11 +120,11 @@ def _scan_pieces(g: Lowering, op: Op, layout: Layout, xs: Sequence[Sequence[Val]
                  reverse: bool) -> tuple[list[Val], ...]:
     """Scan a tile piece by piece, all of one layout."""
     bits = op.attrs.get("cut", ())
-    segments = _SegmentScan(g, op, Segments.of(op, bits, g.threads))
+    segments = _SegmentScan(g, op, Segments.of(op, bits, g.threads), combine, reverse)
     out: list[list[Any]] = [[None] * layout.registers for _ in xs]
     for number in range(1 << len(bits)):
         piece = registers_with(layout, {x: number >> k & 1 for k, x in enumerate(bits)})
-        made = segments.scan([[x[r] for r in piece] for x in xs], combine, reverse)
+        made = segments.scan([[x[r] for r in piece] for x in xs])
         for whole, part in zip(out, made):
             for r, y in zip(piece, part):
                 whole[r] = y
@@ -185,13 +185,13 @@ class Segments(NamedTuple):
 class _SegmentScan:
     """The scan of the segments of a tile's pieces."""
 
-    def __init__(self, g: Lowering, op: Op, segments: Segments):
+    def __init__(self, g: Lowering, op: Op, segments: Segments, combine: Callable, reverse: bool):
         self.g, self.w, self.layout, self.low, self.types = g, g.w, segments.layout, segments.low, segments.types
         self.each, self.parts, self.count, self.sizes = segments.each, segments.parts, segments.count, segments.sizes
-        self.passage = Passage(g, op)
+        self.passage, self.combine, self.reverse = Passage(g, op), combine, reverse
         self.segment_bits = segments.low + segments.width - log2(segments.parts)  # of the number of an element in one
 
-    def scan(self, xs: Sequence[Sequence[Val]], combine: Callable, reverse: bool) -> tuple[list[Val], ...]:
+    def scan(self, xs: Sequence[Sequence[Val]]) -> tuple[list[Val], ...]:
         g = self.g
         self.passage.before_write()
         bases = self.passage.bases[: len(xs)]
@@ -202,12 +202,12 @@ class _SegmentScan:
         if self.each > 1:
             with self.w.loop(0, self.each, type="i32") as loop:
                 first = self.w.binary("shl", loop.index, g.int(log2(g.threads)))
-                self.scan_segment(bases, self.start(self.w.binary("or", first, g.place("thread"))), combine, reverse)
+                self.scan_segment(bases, self.start(self.w.binary("or", first, g.place("thread"))))
         else:
             start = self.start(g.place("thread"))
-            total = self.scan_segment(bases, start, combine, reverse)
+            total = self.scan_segment(bases, start)
             if self.parts > 1:
-                self.add_before(bases, start, total, combine, reverse)
+                self.add_before(bases, start, total)
         g.target.barrier(g)
         return tuple([g.shared.get(g, pointer, t) for pointer in self.pointers(base, size)]
                     for base, t, size in zip(bases, self.types, self.sizes))  # fmt: skip
@@ -234,19 +234,19 @@ class _SegmentScan:
         return self.apart(w.binary("or", rest, inner))
 
     # --- segments -------------------------------------------------------------------------------------------------
-    def scan_segment(self, bases: Sequence[int], start: Val, combine: Callable, reverse: bool) -> list[Val]:
+    def scan_segment(self, bases: Sequence[int], start: Val) -> list[Val]:
         """Scan a segment in place; returns its total."""
-        total = self.group(bases, start, self.g.int(0), None, combine, reverse)
+        total = self.group(bases, start, self.g.int(0), None)
         with self.w.loop(1, self.count // TOGETHER, carry=total, type="i32") as loop:
-            loop.next = self.group(bases, start, loop.index, list(loop.carried), combine, reverse)
+            loop.next = self.group(bases, start, loop.index, list(loop.carried))
         return list(loop.results)
 
-    def group(self, bases: Sequence[int], start: Val, number: Val, before: Sequence[Val] | None, combine: Callable,
-              reverse: bool, chained: bool = True) -> Any:
+    def group(self, bases: Sequence[int], start: Val, number: Val, before: Sequence[Val] | None,
+              chained: bool = True) -> Any:
         """Combine a group of neighbours with what comes before, and `chained` with each other; returns the last."""
         g, w = self.g, self.w
-        order = [self.count - 1 - k for k in range(TOGETHER)] if reverse else range(TOGETHER)
-        step = w.binary("mul", number, g.int(-TOGETHER if reverse else TOGETHER))
+        order = [self.count - 1 - k for k in range(TOGETHER)] if self.reverse else range(TOGETHER)
+        step = w.binary("mul", number, g.int(-TOGETHER if self.reverse else TOGETHER))
         at = w.binary("add", start, w.binary("shl", step, g.int(self.low)))
         places = [
             [g.shared.pointer(g, w.binary("shl", at, g.int(log2(size))), base + (k << self.low) * size)
@@ -256,14 +256,14 @@ class _SegmentScan:
         found = [[g.shared.get(g, p, t) for p, t in zip(pointers, self.types)] for pointers in places]
         made = before
         for pointers, x in zip(places, found):
-            made = x if made is None else combine(made if chained else before, x)
+            made = x if made is None else self.combine(made if chained else before, x)
             for p, y, t in zip(pointers, made, self.types):
                 g.shared.put(g, p, y, t)
         return made
 
-    def add_before(self, bases: Sequence[int], start: Val, total: list[Val], combine: Callable, reverse: bool) -> None:
+    def add_before(self, bases: Sequence[int], start: Val, total: list[Val]) -> None:
         """Combine every segment of a line with the total of those before it."""
-        g, w = self.g, self.w
+        g, w, combine, reverse = self.g, self.w, self.combine, self.reverse
         prefix, totals = [total], {0: total}
         for bit in range(self.low, self.low + log2(self.parts)):
             part, bit = ("lane", bit) if bit < g.lane_bits else ("warp", bit - g.lane_bits)
@@ -280,4 +280,4 @@ class _SegmentScan:
         with w.when(later):
             before = [g.shared.load(g, base, neighbour, t) for base, t in zip(slots, self.types)]
             with w.loop(0, self.count // TOGETHER, type="i32") as loop:
-                self.group(bases, start, loop.index, before, combine, reverse, chained=False)
+                self.group(bases, start, loop.index, before, chained=False)

@@ -271,7 +271,7 @@ define internal i64 @track_row(ptr %context, ptr %site, i64 %program, ptr %regio
 
 
 def _of(text: str, width: int) -> str:
-    """A text for so many cells at a time."""
+    """A text for `width` cells at a time."""
     return text.replace("WIDTH", str(width)).replace("IOTA", ", ".join(f"i32 {k}" for k in range(width)))
 
 
