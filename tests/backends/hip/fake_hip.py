@@ -107,7 +107,7 @@ def clear():
     cached = HIP.library, HIP._first_start, HIP.count, HIP.properties, HIP.arch, messages._register
     for function in cached:
         function.cache_clear()
-    launch.Runtime._get.__func__.cache_clear()
+    launch.Runtime.get.__func__.cache_clear()
     for kept in (HIP.suspects, HIP.watchers, HIP.homes):
         kept.clear()
 

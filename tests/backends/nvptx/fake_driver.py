@@ -199,7 +199,7 @@ def clear():
     """Forget everything known of a driver."""
     for function in CACHED:
         function.cache_clear()
-    launch.Runtime._get.__func__.cache_clear()
+    launch.Runtime.get.__func__.cache_clear()
     cuda.suspects.clear()
     cuda.CUDA.homes.clear()  # kernels that are still there unload nothing
 

@@ -185,7 +185,7 @@ def test_launcher_and_linker_are_brought_in_ahead(fake, monkeypatch):
         warm_up.start()
     for thread in set(threading.enumerate()) - before:
         thread.join()
-    assert len(linker.added) == linker.gone == 1 and launch.Runtime._get.__func__.cache_info().currsize == 1
+    assert len(linker.added) == linker.gone == 1 and launch.Runtime.get.__func__.cache_info().currsize == 1
 
 
 def test_what_the_driver_refuses_is_told(fake):

@@ -41,13 +41,9 @@ class Runtime(ABC):
     part: Part
 
     @classmethod
+    @once
     def get(cls) -> Any:
         """The runtime, made on first use."""
-        return cls._get()
-
-    @classmethod
-    @once
-    def _get(cls) -> Any:
         if not NATIVE:
             raise cls.gpu.error("launching on a GPU needs CPython with its global lock; this is "
                                 f"{sys.implementation.name} {sys.version}")

@@ -138,10 +138,8 @@ def check_runs_here(name: str | None) -> None:
     theirs = levels.parse(name, host_level)
     if "linux" in theirs.triple and sys.platform != "linux":
         raise RuntimeError(f"a kernel compiled for {name} cannot run here: it is for Linux, and this is {sys.platform}")
-    ours = host.level() or host_level()
-    if why := levels.lacking(theirs, ours):
-        raise RuntimeError(f"a kernel compiled for {name} cannot run here: {why}; "
-                           f"it can run {', '.join(levels.runnable(ours))}")
+    if why := _lacking(theirs, host.level() or host_level()):
+        raise RuntimeError(f"a kernel compiled for {name} cannot run here: {why}")
 
 
 @locks.once
@@ -169,15 +167,14 @@ def _chosen(setting: str) -> CpuTarget:
         level = levels.parse(setting, host_level)
     except ValueError as error:
         raise ValueError(f"TRITIUM_CPU={setting!r}: {error}") from None
-    if why := _lacking(level):
+    if why := _lacking(level, host_level()):
         raise RuntimeError(f"TRITIUM_CPU={setting!r} cannot run here: {why}\n"
                            f"hint: to compile for another machine, name it as target: GPUTarget('cpu', {setting!r}, 1)")
     return _cpu(level._replace(triple=host_level().triple))
 
 
-def _lacking(level: levels.Level) -> str:
-    """The reason why this machine cannot run code for `level`, and the levels it can run."""
-    ours = host_level()
+def _lacking(level: levels.Level, ours: levels.Level) -> str:
+    """The reason why this machine cannot run code for `level`, and the levels it can run; empty if it can."""
     why = levels.lacking(level, ours)
     return why and f"{why}; it can run {', '.join(levels.runnable(ours))}"
 

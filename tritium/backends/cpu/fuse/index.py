@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from ..lower.function import Lowering
 
-__all__ = ["ZERO", "Chunks", "Lanes", "chunks", "iota", "lanes_of", "power_of_two", "source_index", "width_of"]
+__all__ = ["ZERO", "Chunks", "Lanes", "chunks", "iota", "lanes_of", "plus", "power_of_two", "source_index", "width_of"]
 
 Coordinate: TypeAlias = "tuple[int | Val, Lanes | None]"  # along one axis
 Index: TypeAlias = "tuple[Coordinate, ...]"  # one for each axis
@@ -63,6 +63,15 @@ def iota(n: int) -> Lanes | None:
     (Lanes(0, 1), None)
     """
     return lanes_of(range(n))
+
+
+def plus(x: Sequence[int] | None, y: Iterable[int]) -> list[int]:
+    """The sums of lanes' offsets; None stands for no offsets yet.
+
+    >>> plus(None, (0, 1)), plus([0, 4], (0, 1))
+    ([0, 1], [0, 5])
+    """
+    return list(y) if x is None else [a + b for a, b in zip(x, y, strict=True)]
 
 
 def width_of(idx: Sequence[Coordinate]) -> int:
@@ -194,8 +203,7 @@ def ravel(lo: Lowering, idx: Sequence[Coordinate], sizes: Sequence[int]) -> Coor
     for (b, lanes), size in zip(reversed(idx), reversed(sizes), strict=True):
         base = lo.add(lo.mul(b, stride), base)
         if lanes is not None:
-            step = [stride * o for o in lanes.offsets]
-            offsets = step if offsets is None else [x + y for x, y in zip(offsets, step, strict=True)]
+            offsets = plus(offsets, [stride * o for o in lanes.offsets])
         stride *= size
     return base, None if offsets is None else lanes_of(offsets)
 

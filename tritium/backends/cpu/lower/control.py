@@ -103,8 +103,8 @@ class Carried:
     def buffer(self, k: int) -> Buffer:
         """The initial value's buffer if that value is dead, else the result's destination, or a new buffer."""
         lo, x = self.lo, self.inits[k]
-        held = lo.buffers.get(x)
-        if held is not None and lo.owns(x) and lo.dies(x) and not self.captured(x):
+        held = lo.dying(x)
+        if held is not None and not self.captured(x):
             held.users += 1
             return held
         return lo.allocate(self.op.results[k])

@@ -87,8 +87,8 @@ def _near(lo: Lowering, kind: str, y: Buffer | View) -> bool:
 
 def _accumulator(lo: Lowering, op: Op, acc: Value, operands: Any) -> Any:
     """The buffer of the accumulator, holding `acc`; never one of the operands."""
-    held = lo.buffers.get(acc)
-    if held is not None and lo.owns(acc) and lo.dies(acc) and all(held.offset != x.offset for x in operands):
+    held = lo.dying(acc)
+    if held is not None and all(held.offset != x.offset for x in operands):
         held.users += 1
         return held
     buffer = lo.allocate(op)

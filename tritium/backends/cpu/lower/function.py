@@ -308,6 +308,10 @@ class Lowering(Emitter):
         """Whether a value of this block is dead after the current op."""
         return self.scope.last_use(x) <= self.now
 
+    def dying(self, x: Value) -> Any:
+        """The buffer of a value of this block that is dead after the current op; None if it has none, or lives on."""
+        return self.buffers.get(x) if self.owns(x) and self.dies(x) else None
+
     def address(self, buffer: Buffer | View) -> Val:
         """The address of a buffer."""
         if type(buffer) is View:

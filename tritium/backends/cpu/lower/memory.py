@@ -8,7 +8,7 @@ cold path. (a + arange) % n is contiguous where it does not wrap.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -19,7 +19,7 @@ from ....named_tuples import NamedTuple
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, mangle, value, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
-from ..fuse.index import iota, lanes_of, width_of
+from ..fuse.index import iota, lanes_of, plus, width_of
 from ..fuse.uniform_quotients import counting, first_number
 from .predication import Mask, mask_of
 from .table import pulled, statement
@@ -85,7 +85,7 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
         if lane is None or stride == 0:
             continue
         if type(stride) is int:
-            fixed = _plus(fixed, [stride * o for o in lane.offsets])
+            fixed = plus(fixed, [stride * o for o in lane.offsets])
         else:
             vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
     for loose in form.loose:
@@ -93,13 +93,13 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
         if first is not None and (loose.value not in lo.buffers or loose.value in lo.runs):
             terms.append(lo.mul(first_number(lo, loose.value, first), loose.scale))
-            fixed = _plus(fixed, [loose.scale * o for o in range(width_of(idx))])
+            fixed = plus(fixed, [loose.scale * o for o in range(width_of(idx))])
             continue
         wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None
         if wrapped is not None:
             first, unbroken = wrapped
             terms.append(first)
-            fixed = _plus(fixed, range(width_of(idx)))
+            fixed = plus(fixed, range(width_of(idx)))
             continue
         x = lo.index_of(lo.ev(loose.value, at), T.element(loose.value.type))
         if type(x) is Val and lanes(x.type) > 1:
@@ -135,10 +135,6 @@ def _wrapped(lo: Lowering, loose: Loose, at: Index) -> tuple[Val, Val] | None:
     place = w.select(again, w.binary("sub", place, limit), place)
     inside = w.compare("icmp sle", w.binary("add", place, lo.const(len(lane.offsets))), limit)
     return place, w.binary("and", inside, once)
-
-
-def _plus(x: list[int] | None, y: Iterable[int]) -> list[int]:
-    return list(y) if x is None else [a + b for a, b in zip(x, y, strict=True)]
 
 
 def _times(lo: Lowering, x: Val, by: int | Val) -> Val:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
-from ..fuse.index import iota, lanes_of, width_of
+from ..fuse.index import iota, lanes_of, plus, width_of
 from . import memory
 from .scratch import ALIGN
 
@@ -25,8 +25,7 @@ def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
     for (b, lane), stride in zip(idx, buffer.strides, strict=True):
         base = lo.add(base, lo.mul(b, stride))
         if lane is not None:
-            steps = [o * stride for o in lane.offsets]
-            offsets = steps if offsets is None else [x + y for x, y in zip(offsets, steps, strict=True)]
+            offsets = plus(offsets, [o * stride for o in lane.offsets])
     return base, lanes_of(offsets) if offsets else None
 
 

@@ -44,9 +44,8 @@ def _extract(lo: Lowering, op: Op) -> None:
 @statement(ops.insert)
 def _insert(lo: Lowering, op: Op) -> None:
     x, element, *index = op.operands
-    held = lo.buffers.get(x)
-    if held is not None and lo.owns(x) and lo.dies(x):
-        buffer = held
+    buffer = lo.dying(x)
+    if buffer is not None:
         buffer.users += 1
     else:
         buffer = lo.allocate(op)

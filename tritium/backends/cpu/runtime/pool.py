@@ -217,7 +217,7 @@ open:
   ret i64 0
 }
 
-; A launch has taken so many ticks: %way is 1 if one thread ran it, 2 if several did. One slow launch says little. If the
+; A launch has taken these ticks: %way is 1 if one thread ran it, 2 if several did. One slow launch says little. If the
 ; other way was tried and lost, it is tried half as often, down to every 4096th launch.
 define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
   %alone.p = field known.alone of %known

@@ -11,7 +11,7 @@ Tensor cores have a product of 8-bit floats that becomes an operand in such a la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..layout.linear import Layout, conversion, log2
 from .function import Lowering, llvm_type
@@ -68,8 +68,7 @@ def shuffle(g: Lowering, t: T.Scalar | T.Ptr, x: Sequence[Val], source: Layout, 
             found: tuple[Layout, Layout]) -> list[Val]:
     """A tile in another layout, as `shuffled` found it."""
     first, made = found
-    place: Any = source.register_of
-    words = pack_words(g, [x[place(e)] for e in first.register_elements()])
+    words = pack_words(g, [x[r] for r in source.registers_in(first)])
     came_for = {a: b for a, b in zip(first.reg, made.reg) if a != b}  # leaving -> coming
     senders = [first.lane.index(b) for b in came_for.values()]
     lane = g.spread([1 << first.lane.index(came_for.get(e, e)) for e in made.lane], "lane")  # who sends in round 0
@@ -81,8 +80,7 @@ def shuffle(g: Lowering, t: T.Scalar | T.Ptr, x: Sequence[Val], source: Layout, 
         rounds[k] = [g.target.shuffle(g, word, "from", sender) for word in sent]
     rounds = _ordered(g, rounds, [made.lane.index(a) for a in came_for])
     out = [y for part in rounds for word in part for y in unpack_word(g, word, llvm_type(t))]
-    place = made.register_of
-    return [out[place(e)] for e in to.register_elements()]
+    return [out[r] for r in made.registers_in(to)]
 
 
 def _ordered(g: Lowering, parts: list[list[Val]], bits: Sequence[int]) -> list[list[Val]]:
