@@ -69,7 +69,7 @@ class Accesses:
         is not known, if all are one, and if they are too far apart to share a line."""
         form, growth = self.forms.of(pointer), Growth(self.forms.of, self.forms.number_of)
         grows = [growth.along(form, a) if n > 1 else None for a, n in enumerate(T.shape(pointer.type))]
-        most = LINE_BYTES // _size(T.element(pointer.type).pointee)
+        most = LINE_BYTES // T.element(pointer.type).pointee.bytes
         return [abs(n) if n and abs(n) < most else math.inf for n in grows]
 
     def vector(self, op: Op) -> int:
