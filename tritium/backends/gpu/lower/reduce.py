@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
-from ....analysis.affine import Affine
-from ....analysis.arithmetic import is_index, keeps_integers
 from ....ir import types as T
 from ....ir.core import Block, Op, Value, walk
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.simplify import apply_rules
 from ...llvm.numbering import number_of
+from ..analysis.picked_elements import picked_element
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, without_bits
 from ..layout.values import layout_of
@@ -40,7 +39,7 @@ def _partials_need(op: Op, room: Room) -> Need | None:
 def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     layout, region = g.layout(op.operands[0]), op.regions[0]
     axis = Axis(layout, op.attrs["axis"])
-    half = _chosen_half(op) if len(axis.bits) == 1 and axis.of("lane") else None
+    half = picked_element(op) if len(axis.bits) == 1 and axis.of("lane") else None
     if half is not None:
         return _from_half(g, op, *half, layout, axis)
     combine = Combination(g, region)
@@ -56,38 +55,6 @@ def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     elif sided:
         totals = _from_first(g, totals, lanes)
     return _arrange(op, keys, totals, layout)
-
-
-def _chosen_half(op: Op) -> tuple[Op, Value, int] | None:
-    """(product, tile, k) of a sum of pairs that is the tile's element k of each: the product of integers and of a mask
-    that is 1 there and 0 at the other one. So sorting networks find both elements that they compare."""
-    match op.regions[0].ops, op.operands:
-        case [Op(ops.add, (a, b)), Op(ops.yield_)], (x,) if {a, b} == {*op.regions[0].args}:
-            product = x.operands[0] if type(x) is Op and x.kind is ops.cast else x
-            if type(product) is Op and product.kind is ops.mul and _widens(product.type, x.type):
-                for y, mask in (product.operands, product.operands[::-1]):
-                    which = _one_of_two(mask, op.attrs["axis"])
-                    if which is not None:
-                        return product, y, which
-    return None
-
-
-def _widens(source: T.Type, to: T.Type) -> bool:
-    """Whether integers of a type, or of a narrower one that is widened, are multiplied."""
-    return T.element(source) is T.element(to) and is_index(to) or keeps_integers(source, to)
-
-
-def _one_of_two(mask: Value, axis: int) -> int | None:
-    """The index along an axis of two at which a tile is 1, where it is 0 at the other one; else None."""
-    while type(mask) is Op and mask.kind in (ops.broadcast, ops.cast) and is_index(mask.operands[0].type):
-        mask = mask.operands[0]
-    if T.shape(mask.type)[axis : axis + 1] != (2,) or not is_index(mask.type):
-        return None
-    form = Affine().of(mask)
-    step = form.strides[axis]
-    if form.loose or any(x for k, x in enumerate(form.strides) if k != axis):
-        return None
-    return {(0, 1): 1, (1, -1): 0}.get((form.base, step))
 
 
 def _from_half(g: Lowering, op: Op, product: Op, x: Value, which: int, layout: Layout,
