@@ -119,7 +119,7 @@ class Launcher:
         if self.native is None:
             return partial(self._call_first, grid)
         call = self.native(grid)
-        if type(grid) is tuple:
+        if type(grid) is tuple and all(hasattr(size, "__index__") for size in grid):  # not (1.0,), which equals (1,)
             if len(self.grids) >= _GRIDS:
                 self.grids.clear()
             self.grids[grid] = call
