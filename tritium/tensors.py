@@ -45,7 +45,13 @@ class Reader(NamedTuple):
 
 
 def _data_ptr(x: Any) -> int:
-    found = x.data_ptr()
+    try:
+        found = x.data_ptr()
+    except RuntimeError:
+        if "sparse" not in str(getattr(x, "layout", "")):
+            raise
+        raise refusal(TypeError, "a sparse tensor has no address: its numbers lie in several tensors",
+                      "pass those, such as x.values() and x.indices(), or x.to_dense()") from None
     return found if found.__class__ is int and 0 < found < 1 << 64 else address(found, "its data_ptr()")
 
 
@@ -227,8 +233,10 @@ def check_constant(x: Any) -> None:
         return
     listed = isinstance(x, list | dict | set | bytearray)
     if listed or reader_of(x) is not None:
-        raise refusal(TypeError, f"unhashable type: '{type(x).__name__}' cannot be a compile-time constant",
-                      "pass a tuple" if listed else "take tl.constexpr off its parameter: tensors are run-time values")
+        one = getattr(x, "shape", None) == () and hasattr(x, "item")
+        hint = "pass a tuple" if listed else "pass the number in it, x.item()" if one else \
+            "take tl.constexpr off its parameter: tensors are run-time values"
+        raise refusal(TypeError, f"unhashable type: '{type(x).__name__}' cannot be a compile-time constant", hint)
 
 
 _MOST_BITS = 8192  # Python refuses to print much larger numbers

@@ -1,6 +1,7 @@
 """Meta-parameters that are computed from arguments (S16)."""
 
 import numpy as np
+import pytest
 
 import tritium as triton
 from tests.runtime.tuned_kernels import Recorder, double_kernel, launch, timer
@@ -44,3 +45,24 @@ def test_a_real_kernel():
     x = np.ones(100, np.float32)
     kernel = h[(1,)](x, 100)
     assert (x == 2).all() and kernel.asm["ttir"].count("128") > 0
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(TypeError, match=r"(?s)BLOCK of kernel `double_kernel` is no function: 64.*lambda args: 64"):
+        heuristics({"BLOCK": 64})(double_kernel)
+
+
+def test_a_name_that_the_launch_does_not_have_is_said():
+    h = heuristics({"BLOCK": lambda args: args["N"]})(double_kernel)
+    for call in (h[(1,)], lambda *args: h.warmup(*args, grid=(1,))):
+        with pytest.raises(KeyError, match=r"(?s)heuristic for BLOCK of kernel `double_kernel` asks for 'N'.*did you "
+                                           "mean n") as caught:
+            call(np.ones(4, np.float32), 4)
+        assert "warmup," not in str(caught.value) and caught.value.__context__ is None
+
+
+def test_errors_of_a_function_itself_stay():
+    table = {64: 1}
+    h = heuristics({"BLOCK": lambda args: table[args["n"]]})(double_kernel)
+    with pytest.raises(KeyError, match=r"^3$"):
+        h[(1,)](np.ones(4, np.float32), 3)

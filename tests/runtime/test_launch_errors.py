@@ -54,6 +54,15 @@ def refused(launch, *args, **kwargs):
 # -- grids -------------------------------------------------------------------------------------------------------------
 
 
+def test_a_float_that_is_refused_does_not_stand_for_the_int():
+    compiled((4,), X, 1.0, 64)  # there is a native launcher now, which grids are kept for
+    for size in (2.0, np.float32(3)):
+        with pytest.raises(TypeError, match="one to three ints"):
+            compiled((size,), X, 1.0, 64)
+        compiled((int(size),), X, float(size), 64)
+        assert (X[:int(size) * 16] == size).all()
+
+
 @ROADS
 @pytest.mark.parametrize("grid, kind, text", [
     (1.5, TypeError, "(?s)one to three ints.*not 1.5.*cdiv"), ((64 / 16,), TypeError, r"(?s)not \(4.0,\).*cdiv"),
@@ -216,3 +225,35 @@ def test_an_error_out_of_an_argument_keeps_its_cause():
         compiled((1,), Broken(), 1.0, 64)
     cause = caught.value.__cause__
     assert isinstance(cause, OSError) and frames(cause)[-1] == "data_ptr"
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lambda_is_no_kernel():
+    with pytest.raises(TypeError, match="cannot compile a lambda: a kernel is a function written with `def`") as caught:
+        triton.jit(lambda x: tl.store(x, 1.0))
+    assert frames(caught.value) == ["test_a_lambda_is_no_kernel"]
+
+
+@triton.jit
+def two_names(x):
+    a = b = 1.0
+    tl.store(x, a + b)
+
+
+def test_an_error_found_while_hashing_shows_no_frames_of_ours():
+    with pytest.raises(TypeError, match=r"(?s)Simultaneous multiple assign.*a = b = 1.0.*one assignment") as caught:
+        two_names[(1,)](X)
+    assert frames(caught.value) == ["test_an_error_found_while_hashing_shows_no_frames_of_ours"]
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+
+
+def test_tensors_of_torch_that_are_not_one_block_of_memory():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"(?s)argument `x` of kernel `fill`: a sparse tensor.*x.values\(\)"):
+        compiled((1,), torch.eye(4).to_sparse(), 1.0, 4)
+    with pytest.raises(TypeError, match=r"(?s)argument `BLOCK`.*pass the number in it, x.item\(\)"):
+        compiled((1,), X, 1.0, 4, BLOCK=torch.tensor(16))

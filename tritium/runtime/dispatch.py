@@ -172,7 +172,9 @@ def _driver(fn: JITFunction, values: tuple) -> DriverBase:
             found, first = device, param.name
         elif not _reaches(found, device):
             raise refusal(ValueError, f"Pointer argument (at {param.num}) cannot be accessed from Triton: {param.name} "
-                          f"is on {device}, an argument before it on {found}, in a launch of kernel `{fn.__name__}`")
+                          f"is on {device}, an argument before it on {found}, in a launch of kernel `{fn.__name__}`",
+                          "a tensor on meta has a shape and no memory: make it on a device" if "meta" in (device, found)
+                          else f"move one of them: x.to({str(found)!r})")
     try:
         return driver.of_device(found)
     except ValueError as error:

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from tritium import knobs
 from tritium.errors import cut
+from tritium.language.builtins.grid import asked
 from tritium.locks import once_property
+from tritium.refusals import refusal
 from tritium.runtime.forwarding import Armed, Wrapper, record_of_heuristics
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
-from tritium.runtime.tuning import check_kernel
+from tritium.runtime.tuning import check_kernel, name_of
 
 if TYPE_CHECKING:
     from tritium.runtime.jit import Launch
 
 __all__ = ["Heuristics", "heuristics"]
+
+_FAILED: Any = object()
 
 
 class Heuristics(Wrapper[T]):
@@ -77,7 +81,13 @@ class Heuristics(Wrapper[T]):
         """The arguments with the computed values in place; `given` are all of them by name."""
         count, several = len(args), len(self.values) > 1
         for name, compute in self.values.items():
-            value = given[name] = compute(dict(given) if several else given)
+            try:
+                value = compute(dict(given) if several else given)
+            except (KeyError, TypeError):
+                value = _FAILED
+            if value is _FAILED:  # asked again, so that a name the launch does not have is said
+                value = asked(compute, name_of(self), given, f"the heuristic for {name}")
+            given[name] = value
             place = self._places.get(name, count)
             if place < count:
                 args = (*args[:place], value, *args[place + 1 :])
@@ -109,6 +119,10 @@ def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInte
     """
     def decorate(fn: KernelInterface[T]) -> Heuristics[T]:
         check_kernel(fn, "heuristics")
+        for name, compute in values.items():
+            if not callable(compute):
+                problem = f"the heuristic for {name} of kernel `{name_of(fn)}` is no function: {compute!r}"
+                raise refusal(TypeError, problem, f"write {{{name!r}: lambda args: {compute!r}}}")
         return Heuristics(fn, fn.arg_names, values)
 
     return decorate

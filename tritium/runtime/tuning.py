@@ -111,6 +111,18 @@ def check_kernel(fn: Any, decorator: str) -> None:
                         f"hint: write @triton.{decorator}(...) above @triton.jit")
 
 
+def name_of(kernel: Any) -> str:
+    """The name of the function that a kernel was made of, under any decorators.
+
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> name_of(add_kernel)
+    'add_kernel'
+    """
+    while not hasattr(kernel, "__name__"):
+        kernel = kernel.fn
+    return kernel.__name__
+
+
 def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
     """A meta-parameter is either tuned or passed.
 

@@ -68,17 +68,18 @@ def _next_step(grid: Any) -> str | None:
 class _Arguments(dict):
     """The arguments of a launch by name; one that is not there is said to be missing."""
 
-    def __init__(self, kernel: str, named: dict[str, Any]):
+    def __init__(self, asking: str, kernel: str, named: dict[str, Any]):
         super().__init__(named)
-        self._kernel = kernel
+        self._asking, self._kernel = asking, kernel
 
     def __missing__(self, name: Any) -> Any:
-        problem = f"the grid function of kernel `{self._kernel}` asks for {name!r}"
-        raise refusal(UnknownName, problem, misnamed(self._kernel, str(name), list(self)))
+        problem = f"{self._asking} of kernel `{self._kernel}` asks for {name!r}"
+        names = [known for known in self if known not in ("grid", "warmup")]  # which heuristics see beside arguments
+        raise refusal(UnknownName, problem, misnamed(self._kernel, str(name), names))
 
 
-def asked(grid: Callable, kernel: str, named: dict[str, Any]) -> Any:
-    """What a grid function makes of the arguments of a launch; its errors are the user's.
+def asked(function: Callable, kernel: str, named: dict[str, Any], asking: str = "the grid function") -> Any:
+    """What a function of a user's, such as a grid, makes of the arguments of a launch; its errors are the user's.
 
     >>> asked(lambda meta: (meta["n"] // 2,), "add", {"n": 8})
     (4,)
@@ -88,11 +89,11 @@ def asked(grid: Callable, kernel: str, named: dict[str, Any]) -> Any:
     hint: did you mean n? kernel `add` has the parameters n
     """
     try:
-        return grid(_Arguments(kernel, named))
+        return function(_Arguments(asking, kernel, named))
     except Exception as error:
         trace = error.__traceback__
         if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:  # it was not even entered
-            raise refusal(TypeError, f"the grid function of kernel `{kernel}` cannot be called: {error}",
+            raise refusal(TypeError, f"{asking} of kernel `{kernel}` cannot be called: {error}",
                           "it is called with one argument, a dict of the kernel's arguments by name") from None
         explain(error, hint=getattr(error, "hint", None))  # so that it is shown without frames of ours
         raise

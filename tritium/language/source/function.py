@@ -121,11 +121,13 @@ class Source(dependencies.Compilable):
     @once_property
     def _text(self) -> tuple[str, int, int]:
         """The text from the `def` on, the file's line it starts on, and the indentation that was removed."""
+        if self.__name__ == "<lambda>":
+            raise fail(TypeError, "cannot compile a lambda: a kernel is a function written with `def`")
         raw = "".join(self.raw_src)
         text = textwrap.dedent(raw)
         start = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
         if start is None:
-            raise ValueError(f"{self.__qualname__} should be defined with `def` in a Python file")
+            raise fail(ValueError, f"{self.__qualname__} should be defined with `def` in a Python file")
         above = text.count("\n", 0, start.start())
         indent = len(self.raw_src[above]) - len(self.raw_src[above].lstrip())
         return text[start.start():], self.starting_line_number + above, indent

@@ -12,7 +12,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from tritium import cache
-from tritium.errors import CompilationError, render
+from tritium.errors import CompilationError, fail, render
 
 if TYPE_CHECKING:
     from tritium.language.source.dependencies import Compilable
@@ -119,8 +119,9 @@ class _Finder:
 
     def _assign(self, node: ast.Assign) -> None:
         if len(node.targets) != 1:
-            raise TypeError(render("Simultaneous multiple assignment is not supported.", [self.source.span(node)],
-                                   hint="write one assignment per name"))
+            hint = "write one assignment per name"
+            raise fail(TypeError, render("Simultaneous multiple assignment is not supported.", [self.source.span(node)],
+                                         hint=hint), hint=hint)
         self.visit(node.value)
         self.visit(node.targets[0])
 
