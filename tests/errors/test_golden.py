@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     mistakes_in_memory,
     mistakes_in_names,
     mistakes_in_types,
+    mistakes_of_habit,
     mistakes_of_newcomers,
 )
 from .cases import CASES

@@ -129,6 +129,18 @@ def pointer(x):
     tl.store(x, x)
 
 
+@triton.jit
+def dimension(x):
+    tl.store(x, tl.sum(tl.load(x + tl.arange(0, 4)), dim=0))
+
+
+@pytest.mark.parametrize(("kernel", "hint"), [(dimension, "did you mean `axis`?")])
+def test_names_of_other_libraries_for_a_parameter(kernel, hint):
+    with pytest.raises(triton.CompilationError) as caught:
+        kernel[(1,)](np.ones(4, np.float32))
+    assert str(caught.value).endswith(f"hint: {hint}")
+
+
 EAGER = [
     (relu, (), "use tl.maximum(x, 0)"), (mean, (), "use tl.sum(x, axis) / n"), (absolute, (), "use tl.abs"),
     (largest, (), "reduce a block with tl.max(x, axis)"), (sized, (3,), "mask what is past the end"),

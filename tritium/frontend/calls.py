@@ -143,6 +143,9 @@ def _check_signature(b, node, function, signature, args, kwargs):
         hint = f"it is declared as {name}{_without_annotations(signature)}"
         if "missing" in str(wrong) and dependencies.is_language(function):
             hint = spelling_hints.whole_call(name) or hint
+        unknown = next((key for key in kwargs if key not in signature.parameters), None)
+        if unknown is not None and (near := _near(unknown, signature.parameters)) is not None:
+            hint = f"{near} {hint}"
         raise diagnose.error(b, node, f"{name}(): {wrong}", hint=hint) from None
 
 
@@ -208,6 +211,9 @@ def _call_python(b, node, function, args, kwargs):
     name = getattr(function, "__qualname__", None) or repr(function)
     if not callable(function):
         raise diagnose.error(b, node, f"{describe(function)} cannot be called", at=node.func)
+    if type(node.func) is ast.Subscript and isinstance(kernel := b.visit(node.func.value), Source):
+        raise diagnose.error(b, node, "a kernel cannot launch a kernel", at=node.func,
+                             hint=f"call it as a function, {kernel.__name__}(...), or launch it from Python")
     if type(function) is FunctionType and not dependencies.is_language(function):
         if isinstance(node.func, ast.Name):  # a constant: `@tl.constexpr` above it, or an argument
             return run_python(b, node, function, map(values.wrap, args),
@@ -323,18 +329,27 @@ def _keep_constants(function, names):
 
 def _in_words(message, function, args, kwargs):
     """What is wrong with the arguments, and what to do about it."""
-    from difflib import get_close_matches  # for errors alone
-
     known = function.parameters.kinds
     for name in kwargs:
         if name not in known:
-            close = get_close_matches(name, known, 1)
-            return f"has no parameter called {name!r}", f"did you mean `{close[0]}`?" if close else None
+            return f"has no parameter called {name!r}", _near(name, known)
     if message.startswith("too many"):
         return (f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}: too many "
                 "positional arguments"), None
     hint = spelling_hints.whole_call(function.name) if dependencies.is_language(function.source) else None
     return message.replace("missing a required", "is missing a required"), hint
+
+
+def _near(name, known):
+    """A hint: the parameter that a keyword was meant to name."""
+    from difflib import get_close_matches  # for errors alone
+
+    other = _OTHER_NAMES.get(name)
+    close = [other] if other in known else get_close_matches(name, known, 1)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+_OTHER_NAMES = {"dim": "axis", "axis": "dim", "keepdim": "keep_dims", "keepdims": "keep_dims", "out": "value"}
 
 
 def _check_scalars(b, node, source, names):

@@ -14,6 +14,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Arg, Block, Op
 from ..language.builtins import casting, program
+from ..language.source import spelling_hints
 from ..language.types import promotion, values
 from ..language.types.aggregate import Aggregate
 from ..language.types.limits import limits
@@ -230,6 +231,9 @@ def while_(b, node, rest):
         if early is not None:
             finals += early.finals
             body.args += [Arg(x.type) for x in early.finals]
+    if test is True and early is None:
+        raise diagnose.error(b, node, "this loop never ends: its test is always true, and nothing leaves it",
+                             at=node.test, hint="write a test that changes, or leave the loop by `break` or `return`")
     regions = _test_block(b, testing.block, test, early), close(b, body.block, finals)
     endless = test is True and (early is None or not early.breaks)
     results = several(b.emit(ops.while_, _inits(b, carry, early), {}, regions))
@@ -279,7 +283,8 @@ def for_(b, node, rest):
     """`for i in range(...)`, `tl.range(...)` or `tl.static_range(...)`."""
     _no_else(b, node)
     if type(node.target) is not ast.Name:
-        raise diagnose.unsupported(b, node, "the target of a `for` loop must be a simple name", at=node.target)
+        raise diagnose.unsupported(b, node, "the target of a `for` loop must be a simple name", at=node.target,
+                                   hint=_one_name(node))
     iterator = b.visit(node.iter.func) if type(node.iter) is ast.Call else None
     if iterator is program.static_range:
         return _unrolled(b, node, _bounds(b, node, iterator), rest)
@@ -287,6 +292,12 @@ def for_(b, node, rest):
         return _counted(b, node, _bounds(b, node, program.range), rest)
     raise diagnose.error(b, node, "Only `range` and `static_range` iterators are currently supported", at=node.iter,
                          hint=_instead(b, node.iter))
+
+
+def _one_name(node):
+    """How to write a loop with several targets."""
+    name = node.iter.func.id if type(node.iter) is ast.Call and type(node.iter.func) is ast.Name else ""
+    return spelling_hints.instead_of_builtin(name) or "write `for i in range(n)` and compute the others from i"
 
 
 def _instead(b, node):
@@ -310,7 +321,7 @@ def _bounds(b, node, iterator):
             kinds = ", ".join(describe(b.checked(node.iter, values.to_tensor, x)) for x in given)
             raise diagnose.error(b, node.iter, f"For loop bounds and step must all be ints, are ({kinds})",
                                  at=_argument_of(b, node.iter, value),
-                                 hint="convert with .to(tl.int32), or int() of a constant")
+                                 hint=_to_bound(value))
     if type(parts[2]) is int and parts[2] == 0:
         raise diagnose.error(b, node.iter, "the step of a loop must not be zero")
     hints = {} if iterator is program.static_range else {
@@ -318,6 +329,13 @@ def _bounds(b, node, iterator):
         "warp_specialize": bool(made.warp_specialize)}
     start, stop, step = parts
     return Bounds(start, stop, step, hints)
+
+
+def _to_bound(value):
+    """How to make a bound of a loop out of something else."""
+    if type(value) is values.tensor and value.shape:
+        return "a loop has one bound for the whole program: use a scalar, such as tl.max(x, 0)"
+    return "divide with //, convert with .to(tl.int32), or int() of a constant"
 
 
 def _whole(value):

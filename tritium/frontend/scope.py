@@ -361,7 +361,8 @@ class Frame:
         raise fail(
             NameError, f"Cannot access global variable {name} from within @jit'ed function: a kernel only sees globals "
             "that are constexpr, since the compiled code would not notice a change",
-            hint=f"write `{name} = tl.constexpr({_short(value)})` where it is defined, or pass it as a "
+            hint=f"pass {name} as an argument: memory is reached through pointers" if _is_array(value) else
+            f"write `{name} = tl.constexpr({_short(value)})` where it is defined, or pass it as a "
             f"`{name}: tl.constexpr` argument")
 
     def _suggestion(self, name):
@@ -377,6 +378,11 @@ class Frame:
         if hasattr(builtins, name):
             return f"Python's `{name}` cannot be used in a kernel"
         return None
+
+
+def _is_array(value):
+    """Whether `value` is an array or a tensor of a library."""
+    return not isinstance(value, type) and hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def _short(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tritium.errors import fail
 from tritium.ir import types as T
 
+from ..types import dtypes
 from ..types.constants import unwrap
 from ..types.dtypes import dtype as dtype_class
 from ..types.dtypes import from_ir
@@ -40,7 +41,8 @@ def _convert_pointer(b, x, source, kind):
         return is_nonzero(b, tensor(ops.cast(b, x.handle, to=T.i64)))
     if pointers[1]:
         if not source.is_int:
-            raise fail(TypeError, f"cannot cast {from_ir(source)} to {from_ir(kind)}", hint="an address is an int64")
+            raise fail(TypeError, f"cannot cast {from_ir(source)} to {from_ir(kind)}",
+                       hint="the type of what a pointer points to is ptr.dtype.element_ty; an address is an int64")
         wide = x if source.bits == 64 else tensor(ops.cast(b, x.handle, to=T.i64))
         return tensor(ops.cast(b, wide.handle, to=kind))
     if not kind.is_int or kind.bits != 64:
@@ -84,9 +86,21 @@ def scalar_type(dtype, argument="dtype"):
     """The IR type of a dtype given by the user."""
     dtype = unwrap(dtype)
     if not isinstance(dtype, dtype_class):
-        raise fail(TypeError, f"dtype must be a tl.dtype, got {dtype!r}", hint="write tl.float32, not its name",
-                   argument=argument)
+        raise fail(TypeError, f"dtype must be a tl.dtype, got {dtype!r}", hint=_named_alike(dtype), argument=argument)
     return T.element(dtype.ir)
+
+
+def _named_alike(dtype):
+    """A hint: which dtype of the language has the name of one of Python, NumPy or PyTorch."""
+    name = str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
+    name = _OTHER_NAMES.get(name, name)
+    found = name if isinstance(getattr(dtypes, name, None), dtype_class) else "float32"
+    return f"write tl.{found}" + (", not its name" if isinstance(dtype, str) else "")
+
+
+_OTHER_NAMES = {"bool": "int1", "half": "float16", "int": "int32", "float": "float32", "double": "float64",
+                "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
+                "float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5"}  # fmt: skip
 
 
 @builtin

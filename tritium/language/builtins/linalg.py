@@ -88,7 +88,8 @@ def _warn_of_deprecated(b, *operands):
 def _check_shapes(b, x, y):
     ranks = len(x.shape), len(y.shape)
     _assert(ranks[0] == ranks[1] >= 2, f"Both inputs must be either 2D or 3D; (lhs: {list(x.shape)} vs rhs: "
-            f"{list(y.shape)})")
+            f"{list(y.shape)})", hint="the product of two vectors is tl.sum(x * y, 0); of a matrix and a vector "
+            "tl.sum(a * x[None, :], 1)" if 1 in ranks else None)
     _assert(x.shape[:-2] == y.shape[:-2], f"First input batch shape {list(x.shape[:-2])} and second input batch shape "
             f"{list(y.shape[:-2])} must be equal")
     (m, k), (k2, n) = x.shape[-2:], y.shape[-2:]

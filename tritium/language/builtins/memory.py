@@ -55,11 +55,16 @@ def pointee(x):
     return T.element(x.handle.type).pointee
 
 
-def _check_pointer(x, where):
-    if not isinstance(x, tensor) or type(T.element(x.handle.type)) is not T.Ptr:
+def _is_pointer(x):
+    return isinstance(x, tensor) and type(T.element(x.handle.type)) is T.Ptr
+
+
+def _check_pointer(x, where, value=None):
+    if not _is_pointer(x):
         shown = x.type if isinstance(x, tensor) else repr(x)
         raise fail(ValueError, f"Unsupported ptr type {shown} in `{where}`",
-                   hint="the first argument is a pointer plus offsets, such as x_ptr + tl.arange(0, BLOCK)",
+                   hint=f"the pointer comes first: {where}(pointer, value)" if _is_pointer(value) else
+                   "the first argument is a pointer plus offsets, such as x_ptr + tl.arange(0, BLOCK)",
                    argument="pointer")
 
 
@@ -153,7 +158,7 @@ def store(b, pointer, value, mask=None, boundary_check=(), cache_modifier="", ev
              "eviction": eviction_of(eviction_policy)}
     if hasattr(pointer, "store_tile"):
         return pointer.store_tile(b, value, mask, boundary_check, hints)
-    _check_pointer(pointer, "tl.store")
+    _check_pointer(pointer, "tl.store", value)
     _check_boundary_arguments(boundary_check, "", "tl.store")
     check_writable(pointer)
     store_pointers(b, pointer, value, _as_mask(b, mask), hints)

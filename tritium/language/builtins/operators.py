@@ -254,8 +254,8 @@ _PYTHON = {
 _BINARY = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod, "<<": shift_left, ">>": shift_right,
            "&": bit_and, "|": bit_or, "^": bit_xor}  # fmt: skip
 
-_INSTEAD = {"**": ("__pow__", "use libdevice.pow, or tl.exp2(y * tl.log2(x))"), "@": ("__matmul__", "use tl.dot"),
-            "+": ("__pos__", "leave the sign out")}  # fmt: skip
+_INSTEAD = {"**": ("__pow__", "write x * x, or use libdevice.pow(x, y), tl.exp2(y * tl.log2(x))"),
+            "@": ("__matmul__", "use tl.dot"), "+": ("__pos__", "leave the sign out")}  # fmt: skip
 
 
 def _no_such_operator(symbol, *operands):

@@ -29,8 +29,8 @@ def _as_list(input) -> builtins.tuple[list, Any]:
 def _check_tiles(what, xs):
     for x in xs:
         if not isinstance(x, tensor) or not x.shape:
-            raise fail(ValueError, f"{what} works on tiles, got {x.type if isinstance(x, tensor) else x!r}",
-                       hint="a scalar has no axis", argument="input")
+            raise fail(ValueError, f"{what} works on tiles, got {x.dtype if isinstance(x, tensor) else repr(x)}",
+                       hint="a scalar has no axis; the larger of two values is tl.maximum(x, y)", argument="input")
         if x.shape != xs[0].shape:
             raise fail(ValueError, f"all {what} inputs must have the same shape, got {xs[0].shape} and {x.shape}",
                        argument="input")
@@ -139,7 +139,8 @@ def histogram(b, input, num_bins, mask=None):
                    hint="flatten it with tl.ravel", argument="input")
     if not input.dtype.is_int():
         raise fail(ValueError, f"histogram only supports integer input, got {input.dtype}: only supports 32-bit "
-                   f"integer input, but got {input.dtype}", argument="input")
+                   f"integer input, but got {input.dtype}", hint="compute the bin of each element and cast it with "
+                   ".to(tl.int32)", argument="input")
     bins, = check_shape([constant_int(num_bins, "num_bins")])
     operands = [input]
     if mask is not None:

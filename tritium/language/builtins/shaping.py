@@ -38,7 +38,8 @@ def wrap_axis(axis, rank, argument="axis"):
     """
     axis = constant_int(axis, argument)
     if not -rank <= axis < rank:
-        raise fail(ValueError, f"invalid axis {axis}. Expected {-rank} <= axis < {rank}", argument=argument)
+        raise fail(ValueError, f"invalid axis {axis}. Expected {-rank} <= axis < {rank}", argument=argument,
+                   hint="a tile with one axis has axis 0 alone" if rank == 1 else f"the tile has axes 0 to {rank - 1}")
     return axis % rank
 
 
@@ -60,6 +61,9 @@ BLOCK_AND_MASK = ("take one as a parameter, `BLOCK: tl.constexpr`, and mask what
                   "`offsets = tl.arange(0, BLOCK)`, `mask=offsets < n`")
 
 
+START_AT_ZERO = "start at 0 and add the offset to the result: `start + tl.arange(0, BLOCK)`"
+
+
 @builtin
 def arange(b, start, end):
     """The int32 numbers start, start + 1 ... end - 1; their count is a power of two.
@@ -69,8 +73,9 @@ def arange(b, start, end):
     start, end = size_of_tile(start), size_of_tile(end)
     for name, value in (("start", start), ("end", end)):
         if isinstance(unwrap(value), tensor):
-            raise fail(ValueError, f"arange's arguments must be of type tl.constexpr, `{name}` is not",
-                       hint=f"the size of a block is a constant: {BLOCK_AND_MASK}", argument=name)
+            hint = START_AT_ZERO if name == "start" else f"the size of a block is a constant: {BLOCK_AND_MASK}"
+            raise fail(ValueError, f"arange's arguments must be of type tl.constexpr, `{name}` is not", hint=hint,
+                       argument=name)
         if isinstance(number(value), float) or number(value) is None:
             raise fail(ValueError, f"arange's arguments must be integers, `{name}` is {unwrap(value)!r}",
                        hint="divide with //, or round with int()" if number(value) else "pass an int", argument=name)
@@ -314,7 +319,8 @@ def gather(b, src, index, axis):
     """
     rank = len(src.shape)
     if not index.dtype.is_int():
-        raise fail(AssertionError, f"index must be an integer tensor, got {index.dtype}", argument="index")
+        raise fail(AssertionError, f"index must be an integer tensor, got {index.dtype}", argument="index",
+                   hint="cast it with .to(tl.int32)")
     if len(index.shape) != rank:
         raise fail(AssertionError, "source and index tensors must have the same rank, got shapes "
                    f"{src.shape} and {index.shape}", argument="index")

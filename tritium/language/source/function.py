@@ -122,7 +122,7 @@ class Source(dependencies.Compilable):
     def _text(self) -> tuple[str, int, int]:
         """The text from the `def` on, the file's line it starts on, and the indentation that was removed."""
         if self.__name__ == "<lambda>":
-            raise fail(TypeError, "cannot compile a lambda: a kernel is a function written with `def`")
+            raise fail(ValueError, "a lambda is no kernel: it should be defined with `def` in a Python file")
         raw = "".join(self.raw_src)
         text = textwrap.dedent(raw)
         start = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)

@@ -48,6 +48,7 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     empty_like       tl.zeros_like(x)
     eq               x == y
     equal            x == y
+    einsum           tl.dot(x, y), or tl.sum(x * y, axis)
     expand           tl.broadcast_to(x, shape)
     fabs             tl.abs(x)
     flatten          tl.ravel(x)
@@ -206,12 +207,16 @@ def of_callable(name: str, module: str) -> str:
 
     >>> of_callable("exp", "numpy")
     'use tl.exp'
+    >>> of_callable("uniform", "random")
+    'use tl.rand(seed, offsets), which gives every element a number of its own'
     >>> of_callable("area", "__main__")
     'decorate area with @triton.jit, or with @triton.constexpr_function if it only computes constants'
     """
     package = module.partition(".")[0]
     if package in DEBUGGERS:
         return _BUILTINS["breakpoint"]
+    if package == "random":
+        return "use tl.rand(seed, offsets), which gives every element a number of its own"
     if package in _FOREIGN:
         found = instead_of(name)
         if found is not None:

@@ -216,7 +216,8 @@ def check_shape(shape):
         if size <= 0 or size & (size - 1):
             above = 1 << max(size - 1, 0).bit_length()
             raise fail(ValueError, f"Shape element {axis} must be a power of 2", label=f"element {axis} is {size}",
-                       hint=f"use triton.next_power_of_2({size}) = {above} and mask the tail" if size > 0 else None,
+                       hint=f"use triton.next_power_of_2({size}) = {above} and mask the tail" if size > 0 else
+                       "write the size itself: none is found from the others",
                        argument="shape")
         dims.append(size)
         numel *= size

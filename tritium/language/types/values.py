@@ -315,6 +315,8 @@ def to_tensor(b, value):
     plain = number(value)
     if plain is None:
         hint = "annotate the name with tl.constexpr to keep a compile-time value"
+        if isinstance(value, tuple):
+            hint = "take one of its elements, t[0], or all in a loop over tl.static_range(len(t))"
         raise fail(TypeError, f"cannot convert {value} of type {type(value)} to tensor",
                    hint="where an argument may be None, ask first: `if x is not None:`; a function without `return` "
                    "gives None too" if value is None else getattr(value, "tensor_hint", hint))
