@@ -447,3 +447,42 @@ def test_optional_arguments(run, biased, act):
     run(optional_bias, (1,), x, bias if biased else None, out, 1, N=16, ACT=act)
     v = x.double() + (bias if biased else 0) + 1e-6
     close(out, {"none": v, "relu": v.relu(), "silu": v * v.sigmoid()}[act])
+
+
+# --- functions without a name -----------------------------------------------------------------------------------------
+@triton.jit
+def combined_by_lambdas(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    tl.store(out, tl.reduce(v, 0, lambda a, b: a if a * a > b * b else b))
+    last, place = tl.associative_scan((v, i), 0, lambda a, i, b, j: (tl.where(b > a, b, a), tl.where(b > a, j, i)))
+    tl.store(out + 1 + i, last)
+    tl.store(out + 1 + BLOCK + i, place)
+
+
+def test_combining_by_a_lambda(run):
+    x, out = torch.randn(16), torch.empty(33)
+    run(combined_by_lambdas, (2,), x, out, BLOCK=16)
+    top, place = x.cummax(0)
+    assert out[0] == x[x.abs().argmax()] and torch.equal(out[1:17], top) and torch.equal(out[17:].long(), place)
+
+
+@triton.jit
+def sum_of(v, WEIGHT: tl.constexpr):
+    return tl.reduce(v * WEIGHT, 0, lambda a, b: a + b)
+
+
+@triton.jit
+def lambdas_elsewhere(x, out, LIMIT: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    tl.store(out + i, tl.map_elementwise(lambda a: LIMIT if a > LIMIT else a, v))
+    twice = lambda a: a * 2
+    tl.store(out + BLOCK, twice(sum_of(v, 3.0)))
+
+
+def test_lambdas_see_constants_and_stand_in_other_functions(run):
+    x, out = torch.randn(16), torch.empty(17)
+    run(lambdas_elsewhere, (1,), x, out, LIMIT=0.25, BLOCK=16)
+    close(out[:16], x.double().clamp(max=0.25))
+    close(out[16], x.double().sum() * 6)

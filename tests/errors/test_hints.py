@@ -134,14 +134,36 @@ def dimension(x):
     tl.store(x, tl.sum(tl.load(x + tl.arange(0, 4)), dim=0))
 
 
-@pytest.mark.parametrize(("kernel", "hint"), [(dimension, "did you mean `axis`?")])
-def test_names_of_other_libraries_for_a_parameter(kernel, hint):
-    with pytest.raises(triton.CompilationError) as caught:
-        kernel[(1,)](np.ones(4, np.float32))
-    assert str(caught.value).endswith(f"hint: {hint}")
+@triton.jit
+def misspelt(x):
+    tl.store(x, tl.load(x, msk=True))
+
+
+@triton.jit
+def untyped(x):
+    tl.store(x + tl.arange(0, 4), tl.zeros((4,)))
+
+
+@triton.jit
+def stepped(x):
+    tl.store(x + tl.arange(0, 4, 2), 1.0)
+
+
+@triton.jit
+def rounded(x):
+    tl.store(x, round(tl.load(x)))
+
+
+@triton.jit
+def bounded_by_a_block(x):
+    for i in range(tl.arange(0, 4)):
+        tl.store(x + i, 1.0)
 
 
 EAGER = [
+    (dimension, (), "did you mean `axis`?"), (misspelt, (), "did you mean `mask`? it is declared as load("),
+    (untyped, (), "say of what type, too"), (stepped, (), "it is declared as arange(start, end)"),
+    (rounded, (), "use tl.extra.libdevice.round"), (bounded_by_a_block, (), "one bound for the whole program"),
     (relu, (), "use tl.maximum(x, 0)"), (mean, (), "use tl.sum(x, axis) / n"), (absolute, (), "use tl.abs"),
     (largest, (), "reduce a block with tl.max(x, axis)"), (sized, (3,), "mask what is past the end"),
     (returned, (), "store the result through a pointer"), (pointer, (), "did you mean tl.load("),

@@ -140,18 +140,13 @@ def _check_signature(b, node, function, signature, args, kwargs):
         signature.bind(*args, **kwargs)
     except TypeError as wrong:
         name = function.__name__
-        hint = f"it is declared as {name}{_without_annotations(signature)}"
+        hint = spelling_hints.declaration(name, signature)
         if "missing" in str(wrong) and dependencies.is_language(function):
             hint = spelling_hints.whole_call(name) or hint
         unknown = next((key for key in kwargs if key not in signature.parameters), None)
-        if unknown is not None and (near := _near(unknown, signature.parameters)) is not None:
+        if unknown is not None and (near := spelling_hints.near_parameter(unknown, signature.parameters)) is not None:
             hint = f"{near} {hint}"
         raise diagnose.error(b, node, f"{name}(): {wrong}", hint=hint) from None
-
-
-def _without_annotations(signature):
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-    return signature.replace(parameters=bare, return_annotation=inspect.Signature.empty)
 
 
 def _call_constexpr(b, node, function, args, kwargs):
@@ -211,11 +206,12 @@ def _call_python(b, node, function, args, kwargs):
     name = getattr(function, "__qualname__", None) or repr(function)
     if not callable(function):
         raise diagnose.error(b, node, f"{describe(function)} cannot be called", at=node.func)
-    if type(node.func) is ast.Subscript and isinstance(kernel := b.visit(node.func.value), Source):
+    called = getattr(node, "func", None)
+    if type(called) is ast.Subscript and isinstance(kernel := b.visit(called.value), Source):
         raise diagnose.error(b, node, "a kernel cannot launch a kernel", at=node.func,
                              hint=f"call it as a function, {kernel.__name__}(...), or launch it from Python")
     if type(function) is FunctionType and not dependencies.is_language(function):
-        if isinstance(node.func, ast.Name):  # a constant: `@tl.constexpr` above it, or an argument
+        if called is None or isinstance(called, ast.Name):  # a constant: `@tl.constexpr` above it, or an argument
             return run_python(b, node, function, map(values.wrap, args),
                               {name: values.wrap(x) for name, x in kwargs.items()})
         raise diagnose.error(
@@ -332,24 +328,12 @@ def _in_words(message, function, args, kwargs):
     known = function.parameters.kinds
     for name in kwargs:
         if name not in known:
-            return f"has no parameter called {name!r}", _near(name, known)
+            return f"has no parameter called {name!r}", spelling_hints.near_parameter(name, known)
     if message.startswith("too many"):
         return (f"takes {len(function.parameters.positional)} arguments, got {len(args) + len(kwargs)}: too many "
                 "positional arguments"), None
     hint = spelling_hints.whole_call(function.name) if dependencies.is_language(function.source) else None
     return message.replace("missing a required", "is missing a required"), hint
-
-
-def _near(name, known):
-    """A hint: the parameter that a keyword was meant to name."""
-    from difflib import get_close_matches  # for errors alone
-
-    other = _OTHER_NAMES.get(name)
-    close = [other] if other in known else get_close_matches(name, known, 1)
-    return f"did you mean `{close[0]}`?" if close else None
-
-
-_OTHER_NAMES = {"dim": "axis", "axis": "dim", "keepdim": "keep_dims", "keepdims": "keep_dims", "out": "value"}
 
 
 def _check_scalars(b, node, source, names):

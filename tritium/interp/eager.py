@@ -16,7 +16,7 @@ import re
 import sys
 from contextvars import ContextVar
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from .float_state import default_floats
 from .machine import Machine, programs
 from .memory import Memory
 from .show import tensor_text
-from .syntax import eager_form
+from .syntax import SUPPORT, eager_form
 from .together import Member, run_together
 
 __all__ = ["Datum", "EagerBuilder", "InterpretedFunction", "launch", "observing"]
@@ -103,7 +103,9 @@ class EagerBuilder:
 
     def region_of(self, fn, arg_types):
         """A block that applies a function to scalars of these IR types."""
-        key = (id(fn), tuple(arg_types), self.dialect.name)
+        written = type(fn) is FunctionType and not fn.__closure__ and getattr(fn, "text", None)
+        whose = written[1] if written else fn  # a lambda is made anew whenever its line runs
+        key = (id(whose), tuple(arg_types), self.dialect.name)
         if key not in self._regions:
             self._regions[key] = fn, self._trace(fn, arg_types)
         return self._regions[key][1]
@@ -117,12 +119,24 @@ class EagerBuilder:
         b.frame = Frame(function_of(within), {}, is_kernel=True)
         b.frame.dialect = self.dialect
         b.at(b.frame.function.node)
-        return b.region_of(fn, arg_types)
+        return b.region_of(_with_text(fn), arg_types)
 
     @property
     def loc(self):
         """The line of the user's code that is running."""
         return location(sys._getframe(1))
+
+
+def _with_text(fn):
+    """A lambda of an eager kernel as the frontend knows it; anything else as it is."""
+    if type(fn) is not FunctionType or not hasattr(fn, "text"):
+        return fn
+    from ..frontend.scope import Closure, Frame, function_of  # kernels without such functions need no frontend
+
+    source, node = fn.text
+    captured = dict(zip(fn.__code__.co_freevars, (cell.cell_contents for cell in fn.__closure__ or ())))
+    names = {name: value for name, value in captured.items() if not name.startswith(SUPPORT)}
+    return Closure(node, Frame(function_of(source()), names, is_kernel=True))
 
 
 # --- launching --------------------------------------------------------------------------------------------------------
@@ -291,9 +305,24 @@ def _hint(raised):
                     "tensor")
         return attributes.hint(raised.obj, raised.name)
     if isinstance(raised, TypeError):
-        called = re.search(r"\b(\w+)\(\)", str(raised))
-        return called and (spelling_hints.instead_of_builtin(called[1]) or spelling_hints.instead_of(called[1]))
+        called = re.search(r"\b(\w+)\(\)|(?<=define __)\w+(?=__)", str(raised))
+        return called and _of_call(called[1] or called[0], str(raised))
     return None
+
+
+def _of_call(name, problem):
+    """What to do about a call that Python refused: one of the language with wrong arguments, or of another function."""
+    from .. import language  # a kernel that runs well does not need it
+
+    signature = getattr(getattr(language, name, None), "signature", None)
+    if signature is None or " operand " in problem:
+        return spelling_hints.instead_of_builtin(name) or spelling_hints.instead_of(name)
+    declared = spelling_hints.declaration(name, signature)
+    if "missing" in problem:
+        return spelling_hints.whole_call(name) or declared
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", problem)
+    near = unknown and spelling_hints.near_parameter(unknown[1], signature.parameters)
+    return f"{near} {declared}" if near else declared
 
 
 def _within(traceback):

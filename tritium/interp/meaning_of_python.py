@@ -29,6 +29,12 @@ def bind(value):
     return value
 
 
+def written_as(function, text):
+    """A lambda with where its text is: a weak reference to its `Source`, and the syntax."""
+    function.text = text
+    return function
+
+
 def keep(value):
     """What `x: tl.constexpr = value` binds: the bare object."""
     return constants.plain(constants.unwrap(value))

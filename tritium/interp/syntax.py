@@ -16,12 +16,12 @@ import builtins
 import copy
 from types import CellType, FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ..language.types import values
 from . import meaning_of_python
 
-SUPPORT = "__tt"
+SUPPORT, LAMBDAS = "__tt", "__tt_lambdas"
 _FORMS: WeakKeyDictionary[ast.AST, FunctionType] = WeakKeyDictionary()
 
 
@@ -50,7 +50,7 @@ def _rewrite(source, node):
             part.col_offset += indent
             part.end_col_offset += indent
     ast.increment_lineno(node, source.def_line - 1)
-    return _function(source, node)
+    return _function(source, node, rewriter.lambdas)
 
 
 def _forget_declarations(node):
@@ -63,11 +63,12 @@ def _forget_declarations(node):
     spec.defaults, spec.kw_defaults = [], [None] * len(spec.kwonlyargs)
 
 
-def _function(source, node):
-    """Compile `node` with the original's globals, defaults and closure, and one variable more."""
+def _function(source, node, lambdas):
+    """Compile `node` with the original's globals, defaults and closure, and two variables more."""
     original = source.fn
     cells: dict[str, Any] = dict(zip(original.__code__.co_freevars, original.__closure__ or ()))
     cells[SUPPORT] = CellType(meaning_of_python)
+    cells[LAMBDAS] = CellType([(ref(source), part) for part in lambdas])
     outer: Any = ast.FunctionDef("outer", ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, []),
                             [] if node.name in cells else [ast.Global([node.name])], [], None)
     outer.body.append(node)  # its own name means inside it what it means outside
@@ -107,6 +108,7 @@ class Rewriter(ast.NodeTransformer):
                  for part in ast.walk(source.parse()) if isinstance(part, ast.Return)}
         self.one_result = len(given) == 1  # every `return` gives the same constant, or there is one `return`
         self.temporaries = 0
+        self.lambdas: list[ast.Lambda] = []  # as they were written
 
     def statements(self, node):
         """What stands for a statement: one or several."""
@@ -143,6 +145,13 @@ class Rewriter(ast.NodeTransformer):
                                                             for part in parts):
             return self.call("new_axes", node, node.value, node.slice)
         return node
+
+    def visit_Lambda(self, node):
+        """A lambda knows its text: where it is applied to every element, the frontend lowers it."""
+        self.lambdas.append(copy.deepcopy(node))
+        place = ast.Subscript(ast.Name(LAMBDAS, ast.Load()), ast.Constant(len(self.lambdas) - 1), ast.Load())
+        self.generic_visit(node)
+        return self.call("written_as", node, node, place)
 
     def is_outer(self, node):
         """Whether `node` names something outside of the function, such as the module in `tl.sum`."""

@@ -76,7 +76,8 @@ class range:
         for name, value in zip(("start", "end", "step"), values):
             if value.shape or not value.dtype.is_int():
                 raise fail(TypeError, f"For loop bounds and step must all be ints, {name} is {value.type}",
-                           hint="cast it with .to(tl.int32)" if not value.shape else None)
+                           hint="a loop has one bound for the whole program: use a scalar, such as tl.max(x, 0)"
+                           if value.shape else "divide with //, or cast it with .to(tl.int32)")
         kinds = [T.element(value.handle.type) for value in values]
         kind = promote(promote(kinds[0], kinds[1]), kinds[2])
         return [convert(b, value, kind) for value in values]

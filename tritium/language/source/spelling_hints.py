@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Collection
 
 __all__ = ["instead_of", "instead_of_builtin"]
 
@@ -198,6 +200,32 @@ def whole_call(name: str) -> str | None:
     """
     return _WHOLE_CALLS.get(name)
 
+
+def declaration(name: str, signature: inspect.Signature) -> str:
+    """How a function is called, without annotations.
+
+    >>> def scaled(x, factor: float = 2.0): pass
+    >>> declaration("scaled", inspect.signature(scaled))
+    'it is declared as scaled(x, factor=2.0)'
+    """
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return f"it is declared as {name}{inspect.Signature(bare)}"
+
+
+def near_parameter(name: str, known: Collection[str]) -> str | None:
+    """The parameter that a keyword was meant to name: one spelled alike, or what other libraries call it.
+
+    >>> near_parameter("dim", ["input", "axis"]), near_parameter("msk", ["mask"]), near_parameter("size", ["mask"])
+    ('did you mean `axis`?', 'did you mean `mask`?', None)
+    """
+    from difflib import get_close_matches  # for errors alone
+
+    other = _PARAMETERS.get(name)
+    close = [other] if other in known else get_close_matches(name, known, 1)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+_PARAMETERS = {"dim": "axis", "axis": "dim", "keepdim": "keep_dims", "keepdims": "keep_dims"}
 
 DEBUGGERS = ("pdb", "ipdb", "pudb", "debugpy", "bdb")
 
