@@ -69,4 +69,6 @@ def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str]
     near = {other.lower(): other for other in (*others, *names)}
     found = get_close_matches(name.lower(), near, n=1)
     guess = f"did you mean {near[found[0]]}? " if found else ""
-    return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(names)}" if names else "no parameters")
+    method = "; a kernel is no method: write @staticmethod above @triton.jit and leave self out"
+    return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(names)}" if names else "no parameters") + \
+        (method if names and names[0] == "self" else "")

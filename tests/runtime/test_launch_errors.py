@@ -248,6 +248,24 @@ def test_an_error_found_while_hashing_shows_no_frames_of_ours():
     assert frames(caught.value) == ["test_an_error_found_while_hashing_shows_no_frames_of_ours"]
 
 
+class Holder:
+    @triton.jit
+    def method(self, x):
+        tl.store(x, 1.0)
+
+    @staticmethod
+    @triton.jit
+    def function(x):
+        tl.store(x, 7.0)
+
+
+def test_a_method_is_no_kernel():
+    with pytest.raises(TypeError, match=r"(?s)missing .*'x'.*a kernel is no method: write @staticmethod"):
+        Holder().method[(1,)](X)
+    Holder().function[(1,)](X)
+    assert X[0] == 7
+
+
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
