@@ -102,7 +102,7 @@ def test_target_must_be_a_target(fake):
 
 
 def test_unknown_option(fake):
-    with pytest.raises(KeyError, match="was specified but unrecognised"):
+    with pytest.raises(KeyError, match=r"was specified but unrecognised\nhint: did you mean num_warps\?"):
         compile(source(), TARGET, {"num_wraps": 4})
 
 

@@ -136,6 +136,11 @@ def eagerly(grid, *args, **kwargs):
     kernel[grid](*args, **kwargs)
 
 
+def test_warps_that_are_no_power_of_two():
+    said = str(refused(compiled, (1,), X, 1.0, 64, num_warps=3))
+    assert said == "num_warps must be a power of 2, not 3\nhint: use 1, 2, 4, 8, 16 or 32"
+
+
 @pytest.mark.parametrize("launch", [compiled, eagerly])
 def test_keywords_that_are_no_parameters(launch):
     error = refused(launch, (1,), X, 1.0, 64, num_warps=2, BLCK=8)

@@ -179,7 +179,10 @@ class BaseBackend:
 
     def parse_options(self, given: dict[str, Any]) -> Options:
         """The options of a compilation; None means the default."""
-        check_names(given)
+        try:
+            check_names(given)
+        except KeyError as unknown:
+            raise _with_hint(unknown, given) from None
         defaults = {
             "backend_name": self.target.backend,
             "warp_size": self.target.warp_size,
@@ -243,9 +246,20 @@ def _assembler_flags() -> str | None:
     return " ".join(filter(None, flags)) or None
 
 
+def _with_hint(unknown: KeyError, given: Iterable[str]) -> Exception:
+    from difflib import get_close_matches  # for errors alone
+
+    from tritium.refusals import UnknownName, refusal
+
+    close = [found for name in given if name not in NAMES for found in get_close_matches(name, NAMES, 1)]
+    return refusal(UnknownName, unknown.args[0], f"did you mean {close[0]}?" if close else None)
+
+
 def _check_count(name: str, value: object, *, least: int = 1, power_of_two: bool = False) -> None:
     number = isinstance(value, int) and value >= least
     if power_of_two and not (isinstance(value, int) and number and value & (value - 1) == 0):
-        raise AssertionError(f"{name} must be a power of 2, not {value!r}")
+        from tritium.refusals import refusal  # for errors alone
+
+        raise refusal(AssertionError, f"{name} must be a power of 2, not {value!r}", "use 1, 2, 4, 8, 16 or 32")
     if not number:
         raise fail(ValueError, f"{name} must be an integer of at least {least}, not {value!r}")
