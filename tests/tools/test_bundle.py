@@ -128,8 +128,9 @@ tritium.backends tritium.backends.compiler tritium.backends.cpu tritium.backends
 tritium.backends.launcher tritium.backends.launcher.fast_paths tritium.backends.launcher.guards
 tritium.backends.launcher.image tritium.backends.launcher.launcher tritium.backends.launcher.parts
 tritium.backends.launcher.wrappers
-tritium.backends.llvm tritium.backends.llvm.host tritium.backends.llvm.levels tritium.backends.llvm.structs
-tritium.backends.llvm.target tritium.compiler tritium.compiler.background tritium.compiler.bundle_file
+tritium.backends.llvm tritium.backends.llvm.elf tritium.backends.llvm.host tritium.backends.llvm.levels
+tritium.backends.llvm.structs tritium.backends.llvm.target tritium.compiler tritium.compiler.background
+tritium.compiler.bundle_file
 tritium.compiler.bundles tritium.compiler.collector tritium.compiler.facts tritium.compiler.kernel
 tritium.compiler.names tritium.compiler.sources tritium.compiler.times tritium.frozen
 tritium.language.types.annotations

@@ -49,8 +49,11 @@ def _widens(source: T.Type, to: T.Type) -> bool:
 
 def _one_of_two(mask: Value, axis: int) -> int | None:
     """The index along an axis of two at which a tile is 1, where it is 0 at the other one; else None."""
-    while type(mask) is Op and mask.kind in (ops.broadcast, ops.cast) and is_index(mask.operands[0].type):
-        mask = mask.operands[0]
+    while type(mask) is Op and (mask.kind is ops.cast or mask.kind.broadcasts):
+        inner = mask.operands[0]
+        if not is_index(inner.type) or len(T.shape(inner.type)) != len(T.shape(mask.type)):
+            break
+        mask = inner
     if T.shape(mask.type)[axis : axis + 1] != (2,) or not is_index(mask.type):
         return None
     form = Affine().of(mask)

@@ -384,7 +384,8 @@ class Lowering:
         that a bound cannot part have one mask."""
         if spell in ("icmp sgt", "icmp sle", "icmp ugt", "icmp ule"):
             return (x, self._aligned(y, x))
-        return (self._aligned(x, y), y) if spell[5:] in ("slt", "sge", "ult", "uge") else (x, y)
+        less = "icmp slt", "icmp sge", "icmp ult", "icmp uge"
+        return (self._aligned(x, y), y) if spell in less else (x, y)
 
     def _aligned(self, x: Val, bound: Val) -> Val:
         base, constant = self.sum_of(x)
