@@ -208,6 +208,7 @@ def test_the_fingerprint_is_that_of_the_files(tmp_path, monkeypatch, bytecode):
     (package / "tools").mkdir()
     monkeypatch.setattr(cache, "__file__", str(package / "cache.py"))
     monkeypatch.setattr(sys, "dont_write_bytecode", not bytecode)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.setattr(knobs.cache, "dir", str(kept))
     found = []
     for path, text in (("ir/types.py", "1"), ("ir/types.py", "2"), ("tools/opt.py", "3"), ("ir/more.py", "4")):
