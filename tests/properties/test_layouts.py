@@ -219,7 +219,7 @@ def test_shuffles_bring_every_lane_what_it_wants(data, size, registers):
                       lambda g, x: [np.stack(x[k : k + per], 1) for k in range(0, len(x), per)])  # fmt: skip
         patch.setattr(shuffles, "unpack_word", lambda g, word, kind: [*word.T])
         patch.setattr(shuffles, "llvm_type", str)
-        found = shuffles.shuffled(source, to, size)
+        found = shuffles.shuffled(source, to, size, 64)
         if found is None:
             staying = {*source.reg} & {*to.reg}
             assert conversion(source, to) != "lanes" or 1 << len(staying) < per
@@ -233,4 +233,4 @@ def test_shared_memory_is_taken_where_it_is_cheaper():
     """Rows of floats become columns: four words that leave for each that stays."""
     rows, columns = (Layout((32, 32), tuple(x[:5]), tuple(x[5:]), ())
                      for x in ([1 << k for k in range(10)], [1 << k for k in (*range(5, 10), *range(5))]))  # fmt: skip
-    assert conversion(rows, columns) == "lanes" and shuffles.shuffled(rows, columns, 4) is None
+    assert conversion(rows, columns) == "lanes" and shuffles.shuffled(rows, columns, 4, 64) is None

@@ -33,6 +33,11 @@ class CostModel(Frozen):
     repeated_loads: int
     # A layout stores as well as the ideal one if the lowest `run_bits` lane bits of both are the same.
     run_bits: int
+    # Two barriers, in instructions of a warp, where other programs run on the multiprocessor meanwhile: a conversion
+    # goes by shuffles if these take fewer than shared memory and its barriers. 0: never.
+    barriers: int = 0
+    # The same where no other program does.
+    barriers_alone: int = 0
 
     # --- loops ---------------------------------------------------------------------------------------------------
     # The most iterations of a loop, and operations of a thread in all of them, for which it is unrolled: its loads are

@@ -60,7 +60,8 @@ def within_warp(gpu: Target, source: Layout, target: Layout, size: int,
     shared memory is cheaper."""
     if steps := exchanges(gpu, source, target, size):
         return functools.partial(exchange, found=steps)
-    if gpu.shuffles_words and (order := shuffled(source, target, size, alone)):
+    barriers = gpu.cost.barriers_alone if alone else gpu.cost.barriers
+    if barriers and (order := shuffled(source, target, size, barriers)):
         return functools.partial(shuffle, found=order)
     return None
 

@@ -22,19 +22,13 @@ if TYPE_CHECKING:
     from ....ir import types as T
     from ...llvm.writer import Val
 
-# What two barriers cost, in instructions of a warp. A program that has a multiprocessor to itself leaves it idle while
-# its warps meet: attention in fp8 with a producer warp is 1.05 to 1.4 times as fast by shuffles. Where others run
-# meanwhile, instructions count: two programs of 128x64 tiles and heads of 64 have 0.88 of their speed by shuffles.
-_BARRIERS, _BARRIERS_ALONE = 8, 64
-
-
-def shuffled(source: Layout, to: Layout, size: int, alone: bool = True) -> tuple[Layout, Layout] | None:
+def shuffled(source: Layout, to: Layout, size: int, barriers: int) -> tuple[Layout, Layout] | None:
     """(source, result) of a conversion by shuffles with their registers in order: bits of a word, bits that stay, bits
-    that leave or come. None where shared memory is cheaper, or a tile lies several times in a warp. `alone`: as in
-    `Room`.
+    that leave or come. None where shared memory is cheaper, with `barriers` instructions for its two, or a tile lies
+    several times in a warp.
 
     >>> source = Layout((32,), (1, 8, 16), (2, 4), ())
-    >>> shuffled(source, Layout((32,), (1, 2, 16), (4, 8), ()), 1)
+    >>> shuffled(source, Layout((32,), (1, 2, 16), (4, 8), ()), 1, 64)
     (Layout((32,), reg=(1, 16, 8), lane=(2, 4), warp=()), Layout((32,), reg=(1, 16, 2), lane=(4, 8), warp=()))
     """
     if size > 4 or conversion(source, to) != "lanes" or not (_plain(source) and _plain(to)):
@@ -42,7 +36,7 @@ def shuffled(source: Layout, to: Layout, size: int, alone: bool = True) -> tuple
     stays = sorted((x for x in source.reg if x in to.reg), key=to.reg.index)
     leaving, coming = ([x for x in a.reg if x not in b.reg] for a, b in ((source, to), (to, source)))
     inside = log2(4 // size)
-    if len(stays) < inside or _cost(source, len(leaving), inside) > _shared_cost(source, to, size, alone):
+    if len(stays) < inside or _cost(source, len(leaving), inside) > _shared_cost(source, to, size) + barriers:
         return None
     return source._replace(reg=(*stays, *leaving)), to._replace(reg=(*stays, *coming))
 
@@ -58,10 +52,10 @@ def _cost(source: Layout, leaving: int, inside: int) -> int:
     return (source.registers >> inside) * (4 + 2 * leaving)
 
 
-def _shared_cost(source: Layout, to: Layout, size: int, alone: bool) -> int:
-    """The same for accesses of shared memory and its barriers; a conflict of banks keeps others waiting, too."""
+def _shared_cost(source: Layout, to: Layout, size: int) -> int:
+    """The same for accesses of shared memory; a conflict of banks keeps others waiting, too."""
     images = plan(source, to, size)
-    return sum(passes(x, images, size)[0] for x in (source, to)) + (_BARRIERS_ALONE if alone else _BARRIERS)
+    return sum(passes(x, images, size)[0] for x in (source, to))
 
 
 def shuffle(g: Lowering, t: T.Scalar | T.Ptr, x: Sequence[Val], source: Layout, to: Layout,
