@@ -15,10 +15,11 @@ from ..layout.linear import Layout, axis_bits, conversion, image, log2, pad, spa
 from ..layout.values import layout_of, splitting
 from ..shared_memory.needs import Need, Room, bytes_of, takes_shared
 from .exchange import exchange, exchanges
-from .function import Lowering, Registers, llvm_type, lower
+from .function import Lowering, lower
+from .registers import Registers
 from .shared_memory import Matrices, Passage, loaded_matrices, passes, plan, stored_matrices, vector_bits
 from .shuffles import shuffle, shuffled
-from .words import memory_type, pack, to_memory, unpack
+from .words import llvm_type, memory_type, pack, to_memory, unpack
 
 if TYPE_CHECKING:
     from ....ir.core import Op

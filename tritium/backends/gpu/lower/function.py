@@ -7,28 +7,26 @@ threads. A lowering sees only the op it lowers: `lower[kind](g, op, *operand lis
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .... import knobs, ops
-from ....analysis.arithmetic import ARITHMETIC, constant_of, lowest_bit
+from ....analysis.arithmetic import ARITHMETIC, lowest_bit
 from ....errors import CompilationError, outermost
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
 from ....ir.opdef import OpKind
 from ....ir.rewrite import uses
-from ....named_tuples import NamedTuple
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
-from ...llvm.rows import instruction
 from ...llvm.writer import Val, value
-from ..analysis.division import divides
 from ..layout.linear import Layout, image, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need
 from .overlaps import overlapping_loads
+from .registers import Registers
+from .rows import row
 from .shared_memory import Passage, SharedMemory
 from .words import llvm_type
 
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from ..target import Target
 
 LOWER = {}
-MOST_HELD = 8  # comparisons of a tile that are held in registers through a loop
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 
 
@@ -48,66 +45,6 @@ def lower(*kinds: OpKind) -> Callable[[Callable], Callable]:
         return fn
 
     return register
-
-
-class Affine(NamedTuple):
-    """Integers as sums: register r has base[r] + numbers[r] * scale[r], which wraps as they do."""
-
-    base: Sequence[Any]
-    numbers: Sequence[int]
-    scale: Sequence[Any] | None = None  # None stands for 1
-    exact: bool = False  # the sum does not wrap, and is not negative
-
-
-class Registers(Sequence):
-    """A tile's registers, each written when first asked for: of eight neighbouring addresses one may be enough."""
-
-    __slots__ = ("_made", "_make", "_place", "addends", "affine", "depth", "distinct", "loads")
-
-    def __init__(self, count: int, make: Callable[[int], Any], distinct: int | None = None):
-        self._made, self._make = [None] * count, make
-        self._place: Any = None  # the writer, what its lines are to end in, and the level they stay behind
-        self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
-        self.distinct = count if distinct is None else min(count, distinct)  # the most values that may differ
-        self.addends: tuple = ()  # of addresses: what they are sums of; see `shape.addptr`
-        self.affine: Affine | None = None  # of integers
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __getitem__(self, r: int | slice) -> Any:
-        if type(r) is slice:
-            return [self[k] for k in range(*r.indices(len(self._made)))]
-        found = self._made[r]
-        if found is None:
-            found = self._made[r] = self._make(r) if self._place is None else self._make_there(r)
-        return found
-
-    def _make_there(self, r: int) -> Any:
-        w, here, floor = self._place
-        kept, w.here, w.floor = (w.here, w.floor), here, floor
-        found = self._make(r)
-        w.here, w.floor = kept
-        return found
-
-    def come_from(self, w: NumberingWriter) -> None:
-        """Have all registers, and the sums they are, written as lines from where the writer is now."""
-        self._place = w, w.here, w.floor
-        for part in self.affine or ():
-            if type(part) is Registers and part._place is None:  # or a loop would keep what stands before it
-                part.come_from(w)
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.__getitem__, range(len(self._made)))
-
-
-def distinct_values(registers: Sequence[Any]) -> int:
-    """The most values that may differ among a tile's registers.
-
-    >>> distinct_values(["%x", "%x"]), distinct_values(Registers(4, str))
-    (1, 4)
-    """
-    return registers.distinct if type(registers) is Registers else len(set(registers))
 
 
 class Lowering:
@@ -177,7 +114,7 @@ class Lowering:
         return [self.get(y) for y in block.yields]
 
     def op(self, op: Op) -> None:
-        fn = self.target.lower.get(op.kind) or (_row if op.kind.row else None)
+        fn = self.target.lower.get(op.kind) or (row if op.kind.row else None)
         if fn is None:
             raise CompilationError(None, None, f"op {op.kind.name} has no lowering for {self.target.name}")
         self.w.here = self.lines.at(op.loc) or self.w.here
@@ -481,141 +418,6 @@ def spread_need(t: T.Scalar | T.Ptr, layout: Layout | None) -> Need | None:
     if layout is not None and not layout.free("lane") and not layout.free("warp"):
         return None
     return Need([(layout.numel if layout else 1) * t.bytes])
-
-
-def _row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
-    """Any elementwise op with a row: its LLVM spelling on each register."""
-    if g.small_quotients and divides(op):
-        return [_small(g, op, *(x[0] for x in operands))]
-    t = T.element(op.operands[0].type)
-    native = g.target.native.get((op.kind.name, t))
-    if native:
-        return Registers(len(operands[0]), lambda r: native(g, *[x[r] for x in operands]))
-    spell = op.kind.row.llvm.get("uint" if op.attrs.get("unsigned") else t.kind) or op.kind.row.llvm.get("any")
-    if spell is None:
-        raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
-    if spell == "urem" or spell == "and" and t is not T.i1:
-        operands = (_periodic(g, op, spell, operands[0]), operands[1])
-    alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
-    if alike:
-        one = lambda r: _scalar(g, spell, *[x[r & ~alike] for x in operands])
-        return Registers(len(operands[0]), one, distinct)
-    joined = _joined(g, spell, t, *operands) if op.kind in (ops.add, ops.sub) and t.is_int else None
-    if joined is not None:
-        return joined
-    if spell.startswith("icmp") and g.loops and distinct > MOST_HELD:
-        return _compared_here(g, spell, t, operands, distinct)
-    plain = lambda r: _scalar(g, spell, *[x[r] for x in operands])
-    note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
-    noted = lambda r: note(g, *[x[r] for x in operands], plain(r))
-    out = Registers(len(operands[0]), noted if note else plain, distinct)
-    if note and distinct > 1:
-        out.affine = _AFFINE[op.kind](g, spell, t.bits, *operands)
-    return out
-
-
-def _joined(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Registers | None:
-    """A sum or difference of two sums, if fewer of its values differ than of pairs: that of the bases, and of the
-    numbers. Distances between rows and columns, n[None, :] - m[:, None], are the same along diagonals."""
-    a, b = affine_of(x), affine_of(y)
-    if a is None or b is None or a.scale is not None or b.scale is not None:
-        return None
-    numbers = [p + q if spell == "add" else p - q for p, q in zip(a.numbers, b.numbers)]
-    count = distinct_values(a.base) * distinct_values(b.base)
-    if count * len(set(numbers)) >= min(len(x), distinct_values(x) * distinct_values(y)):
-        return None
-    base = Registers(len(x), lambda r: _scalar(g, spell, a.base[r], b.base[r]), count)
-    out = Registers(len(x), lambda r: g.w.binary("add", base[r], g.const(t, numbers[r])), count * len(set(numbers)))
-    out.affine = Affine(base, numbers)
-    return out
-
-
-def _periodic(g: Lowering, op: Op, spell: str, x: Sequence[Val]) -> Sequence[Val]:
-    """The dividend of a remainder by a power of two, which is an `and` as well: what registers add to one base counts
-    modulo that power. Registers whose numbers agree have one remainder, and load what it leads to once."""
-    affine, divisor = affine_of(x), constant_of(op.operands[1])
-    if affine is None or affine.scale is not None or divisor is None:
-        return x
-    period = divisor + (spell == "and")
-    if period < 1 or period & (period - 1) or all(number < period for number in affine.numbers):
-        return x
-    base, numbers = affine.base, [number % period for number in affine.numbers]
-    reduced = lambda r: g.w.binary("add", base[r], g.w.const(base[r].type, numbers[r]))
-    return Registers(len(x), reduced, distinct_values(base) * len(set(numbers)))
-
-
-def _compared_here(g: Lowering, spell: str, t: Any, operands: Sequence[Sequence[Val]], distinct: int) -> Registers:
-    """Comparisons that are written in the loop they stand in, with the sums they compare: two instructions cost less
-    than a register through the loop."""
-    level, sums = len(g.w.levels) - 1, [affine_of(x) for x in operands]
-
-    def operand(x: Sequence[Val], known: Affine | None, r: int) -> Val:
-        if known is None or known.scale is not None:
-            return x[r]
-        return g.w.binary("add", known.base[r], g.const(t, known.numbers[r]))
-
-    def one(r: int) -> Val:
-        with g.kept_in(level):
-            return _scalar(g, spell, *[operand(x, known, r) for x, known in zip(operands, sums)])
-
-    return Registers(len(operands[0]), one, distinct)
-
-
-def _affine_sum(g: Lowering, spell: str, bits: int, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
-    """One operand's sums and the other operand. Where a number of 32 bits may go with the access (`Lowering.add`), that
-    is better still."""
-    for known, other in ((x, y), (y, x)):
-        affine = affine_of(known)
-        keeps_number = affine and affine.scale and affine_of(other) and bits < 64 and g.zeros_of(affine.scale[0])
-        if affine is not None and not keeps_number:
-            add = lambda r, base=affine.base, other=other: _scalar(g, spell, base[r], other[r])
-            count = distinct_values(affine.base) * distinct_values(other)
-            return affine._replace(base=Registers(len(x), add, count), exact=False)
-    return None
-
-
-def _affine_product(g: Lowering, spell: str, bits: int, x: Sequence[Val], y: Sequence[Val]) -> Affine | None:
-    """One operand's sums by the other operand, if that is one stride for all registers."""
-    for known, other in ((x, y), (y, x)):
-        affine = affine_of(known)
-        if affine is not None and affine.scale is None and distinct_values(other) == 1:
-            scaled = lambda r, base=affine.base, other=other: _scalar(g, spell, base[r], other[r])
-            return Affine(Registers(len(x), scaled, distinct_values(affine.base)), affine.numbers, other)
-    return None
-
-
-def affine_of(registers: Sequence[Any]) -> Affine | None:
-    """The sums that a tile's integers are, where it is known.
-
-    >>> affine_of(["%x", "%y"])
-    """
-    return registers.affine if type(registers) is Registers else None
-
-
-def _small(g: Lowering, op: Op, x: Val, y: Val) -> Val:
-    """A quotient or a remainder of a small number; see `small_quotients`."""
-    w = g.w
-    dividend = w.binary("fadd", w.cast("sitofp", x, "float"), w.const("float", 0.5))
-    product = w.binary("fmul", dividend, g.target.reciprocal(g, w.cast("sitofp", y, "float")))
-    quotient = w.cast("fptosi", product, "i32")
-    return quotient if op.kind is ops.div else g.w.binary("sub", x, g.w.binary("mul", quotient, y))
-
-
-_NOTE = {ops.add: Lowering.add, ops.mul: Lowering.mul}  # what addresses are made of
-_AFFINE = {ops.add: _affine_sum, ops.mul: _affine_product}
-
-
-def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
-    """A row of the table on one register of each operand."""
-    w = g.w
-    if spell.startswith("icmp"):
-        xs = g.aligned(spell, *xs)
-    if spell == "xor":
-        return g.xor(*xs)
-    if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
-        x, y = xs
-        return w.binary("sub", x, w.binary("mul", w.binary(spell.replace("rem", "div"), x, y), y))
-    return instruction(w, spell, xs, g.module.attrs.get("enable_fp_fusion", True))
 
 
 def lower_kernel(module: Module, target: Target, attributes: str = "", exact: bool = False) -> str:

@@ -13,7 +13,9 @@ from ....named_tuples import NamedTuple
 from ....ops.meaning import convert
 from ...llvm.writer import Val, value
 from ..layout.linear import axis_bits, coordinates, without_bits
-from .function import LOWER, Affine, Lowering, Registers, affine_of, distinct_values, llvm_type, lower
+from .function import LOWER, Lowering, lower
+from .registers import Affine, Registers, affine_of, distinct_values
+from .words import llvm_type
 
 if TYPE_CHECKING:
     from ....ir.core import Op
