@@ -51,6 +51,20 @@ def one_endless(started, out, bad):
     tl.store(out + tl.program_id(0), 1)
 
 
+@triton.jit(do_not_specialize=["bad"])
+def one_of_two(started, count, out, bad):
+    """Two programs that wait for each other, so that each has a thread of its own, if there are two; one never ends."""
+    tl.atomic_add(count, 1)
+    tries = 0
+    while (tl.atomic_add(count, 0) < 2) & (tries < 10_000_000):
+        tries += 1
+    if tl.program_id(0) == bad:
+        tl.atomic_xchg(started, 1)
+        while tl.atomic_add(started, 0) != 100:
+            pass
+    tl.store(out + tl.program_id(0), 1)
+
+
 @triton.jit
 def barrier(started, count, out, ALL: tl.constexpr):
     tl.atomic_add(count, 1)
@@ -142,6 +156,18 @@ def one_of_many():
     one_endless[(64,)](started, out, 100)  # now its programs are known to be short
     out[:] = 0
     return stopped(lambda: one_endless[(64,)](started, out, 9), started) and not out[9]
+
+
+def caller_or_other():
+    """Whoever of the two runs the program that never ends."""
+    started, out = flags()
+    one_of_two[(2,)](started, np.full(1, -9, np.int32), out, 100)  # now its programs are known to be long
+    for bad in (0, 1) * 3:
+        started, out = flags()
+        count = np.zeros(1, np.int32)
+        if not stopped(lambda: one_of_two[(2,)](started, count, out, bad), started) or out[bad]:  # noqa: B023
+            return False
+    return True
 
 
 def spin_barrier():
@@ -259,8 +285,8 @@ def other_thread():
     return (out[:4] == 32640).all() and good()
 
 
-CASES = (one_program, many_programs, one_of_many, spin_barrier, cooperative_barrier, through_ctypes, long_grid,
-         long_loop, failed_assertion, handler_that_returns, handler_that_launches, handler_that_raises,
+CASES = (one_program, many_programs, one_of_many, caller_or_other, spin_barrier, cooperative_barrier,
+         through_ctypes, long_grid, long_loop, failed_assertion, handler_that_returns, handler_that_launches, handler_that_raises,
          other_thread)  # fmt: skip
 
 

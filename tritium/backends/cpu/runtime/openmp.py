@@ -32,6 +32,7 @@ _TEXT = """
 @tt.team.jobs = global i64 0                      ; jobs that ran on the team
 @team.ran = internal global i64 0                 ; programs that the caller ran, for who is @busy like what follows
 @team.began = internal global i64 0               ; when the caller began to
+@team.inside = internal global i64 0              ; members beside the caller that may run programs
 @team.chosen = internal global i64 0              ; 1 if the open job runs on the team
 @tt.team.cost = global [2 x i64] zeroinitializer  ; ticks that jobs take beyond their share: by workers, by the team
 @ideal = internal global i64 0                    ; ticks of the open job, shared by all
@@ -40,6 +41,7 @@ _TEXT = """
 
 define internal void @forget_team() nounwind noinline cold {
   store ptr null, ptr @tt.team.parallel
+  store atomic i64 0, ptr @team.inside monotonic, align 8
   ret void
 }
 
@@ -136,24 +138,37 @@ done:
   ret void
 }
 
-; What each thread of the team calls; the caller is one of them. Signals leave a program, but never the team.
+; What each thread of the team calls; the caller is one of them. Signals leave a program, but never the team. The caller
+; waits here for the others, not in OpenMP's barrier: it alone can look for signals.
 define internal void @team_member(ptr %job) nounwind {
   %floats = call i64 @own_floats()
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
   %is_caller = icmp eq i64 %self, %main
   %caller = zext i1 %is_caller to i64
+  %other = xor i64 %caller, 1
   %arena = call ptr @arena_for(ptr %job, i64 %caller)
   jump %done if icmp eq ptr %arena, null
+  %came = atomicrmw add ptr @team.inside, i64 %other acq_rel
   %began = call i64 @ticks()
   %ran = call i64 @guarded(ptr %job, ptr %arena, ptr @drain)
   jump %leave unless %is_caller
+mine:
   store i64 %ran, ptr @team.ran
   store i64 %began, ptr @team.began
-  br label %done
+  br label %wait
+wait:
+  %tries = phi i64 [0, %mine], [%tried, %more]
+  %inside = load atomic i64, ptr @team.inside acquire, align 8
+  jump %done if icmp eq i64 %inside, 0
+more:
+  %tried = add i64 %tries, 1
+  call void @wait_for_others(ptr %job, i64 %tries)
+  br label %wait
 leave:
   %header = getelementptr %header, ptr %arena, i64 -1
   call void @running(ptr %header, ptr null)
+  %left = atomicrmw sub ptr @team.inside, i64 1 acq_rel
 done:
   call void @give_floats(i64 %floats)
   ret void

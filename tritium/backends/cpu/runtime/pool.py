@@ -554,6 +554,17 @@ done:
   ret i64 0
 }
 
+; The caller has nothing left to run: it lets others run, and looks for signals, once it has waited %tries times.
+define internal void @wait_for_others(ptr %job, i64 %tries) nounwind {
+  call void @pause()
+  jump %done unless icmp sgt i64 %tries, 2000
+  %r = call i32 @sched_yield()
+  %now = call i64 @ticks()
+  call void @look_for_signals(ptr %job, i64 %now)
+done:
+  ret void
+}
+
 ; Give the pool back: nobody comes in any more, and those who are inside are waited for.
 define internal void @close(ptr %job) nounwind {
   %stage = load i64, field job.stage of %job
@@ -561,16 +572,12 @@ define internal void @close(ptr %job) nounwind {
 shut:
   %inside = atomicrmw or ptr @state, i64 1 acq_rel
 join:                                             ; for those who are inside
-  %tries = phi i64 [0, %shut], [%tried, %again]
+  %tries = phi i64 [0, %shut], [%tried, %more]
   %state = load atomic i64, ptr @state acquire, align 8
   jump %shut.down if icmp eq i64 %state, 1
+more:
   %tried = add i64 %tries, 1
-  call void @pause()
-  jump %again unless icmp sgt i64 %tries, 2000
-  %r = call i32 @sched_yield()
-  %now = call i64 @ticks()
-  call void @look_for_signals(ptr %job, i64 %now)
-again:
+  call void @wait_for_others(ptr %job, i64 %tries)
   br label %join
 shut.down:
   %now.closed = call i64 @ticks()
