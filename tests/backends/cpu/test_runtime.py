@@ -99,6 +99,25 @@ def threads_of(rt):
     return threads
 
 
+def test_short_launches_are_tried_alone_now_and_then(rt):
+    """Beside others a program may take longer than alone, so that sharing seems worth it ever after."""
+    threads = threads_of(rt)
+    next(filter(lambda _: threads(15_000, programs=2) == 2, range(200)), None)  # a busy machine may have no second one
+    assert any(threads(15_000, programs=2) == 1 for _ in range(64))
+
+
+def test_a_launch_that_is_longer_than_those_before_is_shared(rt):
+    """One thread ran a kernel's launches, as they were short. A long one with as many programs is not left to it."""
+    threads = threads_of(rt)
+
+    def shared():
+        for _ in range(100):  # now both ways have been tried
+            threads(600)
+        return threads(200_000) == 2
+
+    assert any(shared() for _ in range(5))  # a busy machine may have no second thread
+
+
 def test_long_launches_are_shared_and_short_ones_are_not(rt):
     """Each program notes its thread; a pool with two threads needs both for a long launch only.
 

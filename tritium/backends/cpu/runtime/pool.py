@@ -33,7 +33,9 @@ __all__ = ["SYMBOLS", "pool", "system_values"]
 SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.pool.launches", "tt.run",
            "tt.arena", "tt.assert_fail")  # fmt: skip
 
-_KNOWN = Struct("known", entry="ptr", each="double")  # a kernel, and the ticks of one program in its last launch
+# A kernel, the ticks of one program in its last launch, how many programs it had, ticks of launches with so many by one
+# thread and by several (0: not known), launches since the slower was tried, and after how many it is.
+_KNOWN = Struct("known", entry="ptr", each="double", total="i64", alone="i64", shared="i64", since="i64", every="i64")
 
 _STATE = """
 @next = internal global i64 0, align 128          ; the first program nobody has taken
@@ -53,6 +55,7 @@ _STATE = """
 @closed_at = internal global i64 0
 @key = internal global i64 0                      ; of the thread's arena
 @known = internal global [256 x %known] zeroinitializer, align 64 ; by a few bits of the entry; belongs to who is @busy
+@tried = internal global i64 0                    ; the way of the open launch, if it was taken to see; see @settled
 @mutex = internal global [128 x i8] zeroinitializer, align 64
 @condition = internal global [128 x i8] zeroinitializer, align 64
 
@@ -163,6 +166,91 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
   %each = fdiv double %spent.f, %programs.f
   store ptr %entry, field known.entry of %known
   store double %each, field known.each of %known
+  ret void
+}
+
+; Ticks of work that are worth sharing, whatever it costs: 512 us.
+define internal i64 @always_shared() nounwind {
+  %share = load i64, ptr @share_after
+  %ticks = shl i64 %share, 6
+  ret i64 %ticks
+}
+
+; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 0: not known, or a long one.
+; A program that runs beside others, with its operands in another core's cache, takes longer than alone, and threads may
+; be slow to come: only the time of whole launches tells. The slower way is tried now and then, and so is one not known.
+define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
+  store i64 0, ptr @tried
+  jump %anew unless %same
+  %before = load i64, field known.total of %known
+  jump %anew unless icmp eq i64 %before, %total
+  %alone = load i64, field known.alone of %known
+  %shared = load i64, field known.shared of %known
+  %share = load i64, ptr @share_after
+  %long = call i64 @always_shared()
+  %longer = call i64 @llvm.umax.i64(i64 %alone, i64 %shared)
+  jump %open if icmp ugt i64 %longer, %long
+  %since = load i64, field known.since of %known
+  %more = add i64 %since, 1
+  %every = load i64, field known.every of %known
+  %due = icmp uge i64 %more, %every
+  %then = select i1 %due, i64 0, i64 %more
+  store i64 %then, field known.since of %known
+  jump %new.alone if icmp eq i64 %alone, 0
+  jump %new.shared if icmp eq i64 %shared, 0
+  %better = icmp ule i64 %alone, %shared
+  %by.one = xor i1 %better, %due
+  %way = select i1 %by.one, i64 1, i64 2
+  %noted = select i1 %due, i64 %way, i64 0
+  store i64 %noted, ptr @tried
+  ret i64 %way
+new.alone:
+  jump %open unless %due
+  store i64 1, ptr @tried
+  ret i64 1
+new.shared:                                       ; what one thread does in so short a time is not worth sharing
+  %little = icmp ult i64 %alone, %share
+  %not.due = xor i1 %due, true
+  jump %open if or i1 %little, %not.due
+  store i64 2, ptr @tried
+  ret i64 2
+anew:
+  store i64 %total, field known.total of %known
+  store i64 0, field known.alone of %known
+  store i64 0, field known.shared of %known
+  store i64 0, field known.since of %known
+  store i64 32, field known.every of %known
+open:
+  ret i64 0
+}
+
+; A launch has taken these ticks: %way is 1 if one thread ran it, 2 if several did. One slow launch says little. If the
+; other way was tried and lost, it is tried half as often, down to every 4096th launch.
+define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
+  %alone.p = field known.alone of %known
+  %shared.p = field known.shared of %known
+  %by.one = icmp eq i64 %way, 1
+  %mine.p = select i1 %by.one, ptr %alone.p, ptr %shared.p
+  %other.p = select i1 %by.one, ptr %shared.p, ptr %alone.p
+  %before = load i64, ptr %mine.p
+  %unknown = icmp eq i64 %before, 0
+  %twofold = shl i64 %before, 1
+  %sample = call i64 @llvm.umin.i64(i64 %ticks, i64 %twofold)
+  %three = mul i64 %before, 3
+  %sum = add i64 %three, %sample
+  %average = lshr i64 %sum, 2
+  %new = select i1 %unknown, i64 %ticks, i64 %average
+  store i64 %new, ptr %mine.p
+  %tried = load i64, ptr @tried
+  jump %done unless icmp eq i64 %tried, %way
+  %other = load i64, ptr %other.p
+  %won = icmp ult i64 %new, %other
+  %every = load i64, field known.every of %known
+  %twice = shl i64 %every, 1
+  %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
+  %next = select i1 %won, i64 32, i64 %rarer
+  store i64 %next, field known.every of %known
+done:
   ret void
 }
 
@@ -488,10 +576,17 @@ first:
   %much = fcmp ogt double %all, %wake.f
   %at_once = and i1 %same, %much
   %start = call i64 @ticks()
-  jump %open if %at_once
+  %way = call i64 @settled(ptr %known, i1 %same, i64 %total)
+  %several = icmp eq i64 %way, 2
+  %one = icmp eq i64 %way, 1
+  jump %open if %several
+guess:
+  %guessed = xor i1 %one, true
+  %unlike = call i64 @always_shared()
+  jump %open if and i1 %at_once, %guessed
 own:                                              ; alone, until the rest looks like more than waking somebody costs
-  %at = phi i64 [0, %first], [%end, %more]
-  %step = phi i64 [%chunk, %first], [%step1, %more]
+  %at = phi i64 [0, %guess], [%end, %more]
+  %step = phi i64 [%chunk, %guess], [%step1, %more]
   %to = add i64 %at, %step
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
@@ -499,6 +594,9 @@ own:                                              ; alone, until the rest looks 
   %failed = call i1 @stopped(ptr %job)
   jump %more unless or i1 %last, %failed
   call void @learn(ptr %known, ptr %kernel, i64 %start, i64 %end)
+  %over = call i64 @ticks()
+  %took = sub i64 %over, %start
+  call void @note_launch(ptr %known, i64 1, i64 %took)
   call void @doubt(i64 %start)
   br label %done
 more:
@@ -510,15 +608,18 @@ more:
   %each.seen = fdiv double %spent.f, %end.f
   %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
   %bound = fmul double %wake.f, %end.f
-  %long = fcmp ogt double %rest, %bound
+  %late = fcmp ogt double %rest, %bound
+  %much.longer = icmp ugt i64 %spent, %unlike     ; another launch than those that one thread ran
+  %may.open = or i1 %guessed, %much.longer
+  %long = and i1 %late, %may.open
   %tenfold = fmul double %rest, 1.0e1
   %short = fcmp olt double %tenfold, %bound       ; hardly worth the looking at the clock: look less often
   %double = shl i64 %step, 1
   %step1 = select i1 %short, i64 %double, i64 %step
   jump %own unless %long
 open:
-  %from = phi i64 [0, %first], [%end, %more]
-  %each.now = phi double [%each, %first], [%each.seen, %more]
+  %from = phi i64 [0, %first], [0, %guess], [%end, %more]
+  %each.now = phi double [%each, %first], [%each, %guess], [%each.seen, %more]
   store atomic i64 %from, ptr @next monotonic, align 8
   store atomic i64 %total, ptr @total monotonic, align 8
   store ptr %job, ptr @open_job
@@ -583,6 +684,11 @@ shut.down:
   %now.closed = call i64 @ticks()
   store i64 %now.closed, ptr @closed_at
   call void @note_cost(i64 %now.closed)
+  %kernel = load ptr, field job.entry of %job
+  %known = call ptr @known_of(ptr %kernel)
+  %opened = load i64, ptr @opened_at
+  %took = sub i64 %now.closed, %opened
+  call void @note_launch(ptr %known, i64 2, i64 %took)
 release:
   store atomic i32 0, ptr @busy release, align 4
   ret void
