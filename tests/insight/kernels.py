@@ -173,7 +173,7 @@ def product_unlike(a_ptr, b_ptr, c_ptr, count_ptr, M, N, K, HOW: tl.constexpr, B
             left = a.load([tl.load(count_ptr + k), k])
         total = tl.dot(left, b.load([k, j]), total)
         if HOW == "stores":
-            tl.store(c_ptr + k, 0.0)
+            tl.store(a_ptr + k, 0.0)
     if HOW == "sort":
         total = tl.sort(total)
     m, n = i + tl.arange(0, B), j + tl.arange(0, B)

@@ -286,8 +286,8 @@ def other_thread():
 
 
 CASES = (one_program, many_programs, one_of_many, caller_or_other, spin_barrier, cooperative_barrier,
-         through_ctypes, long_grid, long_loop, failed_assertion, handler_that_returns, handler_that_launches, handler_that_raises,
-         other_thread)  # fmt: skip
+         through_ctypes, long_grid, long_loop, failed_assertion, handler_that_returns, handler_that_launches,
+         handler_that_raises, other_thread)  # fmt: skip
 
 
 def main(threads, torch=""):

@@ -187,6 +187,25 @@ def test_loads_and_stores_through_one_argument_stay_in_order(check, arch, m, d):
 
 
 @triton.jit
+def stored_first(out_ptr, state_ptr, x_ptr, w_ptr, trips, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Every iteration multiplies what it has just stored."""
+    i, d, k = tl.arange(0, M), tl.arange(0, D), tl.arange(0, BLOCK)
+    at = i[:, None] * BLOCK + k[None, :]
+    total = tl.zeros((M, D), tl.float32)
+    for r in range(trips):
+        tl.store(state_ptr + at, tl.load(x_ptr + r * M * BLOCK + at))
+        w = tl.load(w_ptr + (r * BLOCK + k)[:, None] * D + d[None, :])
+        total = tl.dot(tl.load(state_ptr + at), w, total)
+    tl.store(out_ptr + i[:, None] * D + d[None, :], total)
+
+
+@pytest.mark.parametrize(("arch", "m", "d"), SIZES)
+def test_loads_stay_behind_stores_of_their_iteration(check, arch, m, d):
+    args = np.zeros((m, d), "f4"), np.zeros((m, 32), "f2"), data("f2", 5, m, 32), data("f2", 5 * 32, d), 5, m, d, 32
+    check(stored_first, *args, arch=arch)
+
+
+@triton.jit
 def twice(out_ptr, x_ptr, w_ptr, L, HEADS, BLOCK: tl.constexpr, D: tl.constexpr):
     """Pointers that move, in a loop within another; then a loop on its own."""
     t, d = tl.arange(0, BLOCK), tl.arange(0, D)

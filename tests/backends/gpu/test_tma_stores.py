@@ -311,3 +311,47 @@ def test_loops_that_read_what_they_wrote_keep_their_order(check):
     check(recurrent, h, w, 3, 64, 64, 64, 64, tma=False)
     _, metadata = emulator.llvm_of(module_of(recurrent, (h, w, 3, 64, 64, 64, 64))[0])
     assert not metadata["producer_warps"]
+
+
+@triton.jit
+def gradients(dq_ptr, dk_ptr, q_ptr, k_ptr, row_ptr, L, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """As those of attention in one kernel: programs add to all rows of dq, and each loads a row of numbers."""
+    n, d = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, D)
+    k = tl.load(k_ptr + n[:, None] * D + d[None, :])
+    dk = tl.zeros((BN, D), tl.float32)
+    for start in range(0, L, BM):
+        m = start + tl.arange(0, BM)
+        q_t = tl.load(q_ptr + m[None, :] * D + d[:, None])
+        ds_t = (tl.dot(k, q_t) - tl.load(row_ptr + m)[None, :]).to(q_t.dtype)
+        dk = tl.dot(ds_t, tl.trans(q_t), dk)
+        tl.atomic_add(dq_ptr + m[:, None] * D + d[None, :], tl.dot(tl.trans(ds_t), k), sem="relaxed")
+    tl.store(dk_ptr + n[:, None] * D + d[None, :], dk)
+
+
+def gradient_args(length, d, bm, bn):
+    few = lambda *shape: (rng.random(shape) < 0.1).astype(np.float16)  # products of three stay exact
+    zeros = [np.zeros((length, d), np.float32) for _ in range(2)]
+    return *zeros, few(length, d), few(length, d), data(np.float32, length), length, d, bm, bn
+
+
+@pytest.mark.parametrize(("d", "bm", "bn", "warps"), [(64, 64, 64, 4), (128, 64, 128, 8), (64, 64, 128, 8)], ids=str)
+def test_updates_in_a_loop_beside_a_producer_warp(check, d, bm, bn, warps):
+    """The launcher checks that the rows are not where TMA adds. No update waits until another one is written."""
+    args = gradient_args(2 * bn, d, bm, bn)
+    check(gradients, *args, grid=(2,), warps=warps, stages=2)
+    text, metadata = emulator.llvm_of(module_of(gradients, args)[0], num_warps=warps, num_stages=2)
+    assert metadata["producer_warps"] and "cp.reduce.async.bulk" in text and preconditions_of(metadata).disjoint
+    loop = text[: text.index("cp.reduce.async.bulk")]
+    assert "cp.async.bulk.wait_group.read 0" in loop and "cp.async.bulk.wait_group 0" not in loop
+
+
+def test_rows_that_lie_where_tma_would_add():
+    """Then the launch takes the kernel whose threads do everything in order."""
+    memory = data(np.float32, 256, 64)
+    args = [*gradient_args(128, 64, 64, 64)]
+    args[0], args[4] = memory[:128], memory.reshape(-1)[:128]
+    module, values = module_of(gradients, args)
+    _, metadata = emulator.llvm_of(module, num_stages=2)
+    assert not emulator.fit(metadata, values, (2, 1, 1))
+    values[4] = memory.reshape(-1)[-128:]
+    assert emulator.fit(metadata, values, (2, 1, 1))

@@ -92,7 +92,7 @@ SIZE = "the host cannot describe its tensor before the launch, because the size"
     ("xor", "left = a.load([i, k])", f"{SIZE} is computed by `xor`", "pass it as an argument"),
     ("loaded bound", "for k in", "a bound of the loop is loaded", "pass it as an argument"),
     ("loaded place", "for k in", "places that it loads from are loaded in the same iteration", "the loop's index"),
-    ("stores", "for k in", "the loop writes memory or synchronizes in every iteration", "store behind the loop"),
+    ("stores", "for k in", "the loop may write what it loads, or synchronizes, in every iteration", "store behind"),
     ("early store", "for k in", "memory is written before the loop", "store behind it"),
     ("sort", "tl.sort(total)", "`sort` lets all threads exchange elements", "in another kernel"),
     ("16 warps", "for k in", "it has 16 warps", "num_warps=4 or 8"),

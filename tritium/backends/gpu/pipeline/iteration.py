@@ -36,7 +36,13 @@ class Emission:
 
     def share(self, operands: dict[tuple[Value, str], int]) -> dict[tuple[Value, str], tuple[Value, int]]:
         """Write loop-invariant operands, with their contiguous axes, into shared memory; returns them as in `outer`."""
-        return {key: (gpu_ops.share(self.b, key[0], axis=axis), axis) for key, axis in operands.items()}
+        made = {(x, axis): gpu_ops.share(self.b, x, axis=axis) for x, axis in self._tiles(operands)}
+        return {(x, which): (made[x, axis], axis) for (x, which), axis in operands.items()}
+
+    @staticmethod
+    def _tiles(operands: dict[tuple[Value, str], int]) -> dict[tuple[Value, int], None]:
+        """The tiles of operands and their contiguous axes, each once."""
+        return dict.fromkeys((x, axis) for (x, _), axis in operands.items())
 
     def slot_address(self, load: Op, slot: Value) -> Value:
         """The address of a slot of the multibuffer of a load."""
@@ -170,7 +176,7 @@ class IterationEmitter:
     def prepare(self, dot: Op) -> None:
         """Emit the definitions of the operands of a dot, which may wait for other dots."""
         left, right = (self.schedule.operands[dot, operand] for operand in "ab")
-        if left.where == "registers" and left.load is None:
+        if left.load is None and not left.in_place:
             self.left(dot)
         if right.load is None:
             self.value(dot.operands[1])
@@ -182,6 +188,9 @@ class IterationEmitter:
 
     def finished(self, dot: Op) -> Value:
         """The finished result of a dot. All dots issued before it are finished as well."""
+        for load in self.schedule.info.rows_beside(dot):
+            if load not in self.schedule.axes:
+                self.value(load)
         if dot not in self.started:
             self.prepare(dot)
             self.reduce_first(dot)
@@ -235,7 +244,7 @@ class IterationEmitter:
         if where == "registers":
             return self.left(dot), axis
         if (x, axis) not in self.put:
-            self.share_rhs(dot, axis)
+            self.share_written(x, axis)
         return self.put[x, axis], axis
 
     def left(self, dot: Op) -> Value:
@@ -246,13 +255,13 @@ class IterationEmitter:
         x, order = found
         return self.value(x) if order is None else ops.trans(self.b, self.value(x), order=order)
 
-    def share_rhs(self, dot: Op, axis: int) -> None:
-        """Write an rhs into a buffer with rows along `axis`, together with every other rhs of that layout that depends
-        on no dot: each `share` costs a barrier."""
+    def share_written(self, x: Value, axis: int) -> None:
+        """Write an operand into a buffer with rows along `axis`, together with every rhs of that layout that depends on
+        no dot: each `share` costs a barrier."""
         schedule, needs_dots = self.schedule, self.schedule.info.needs_dots
         kinds = [(d.operands[1], schedule.operands[d, "b"]) for d in schedule.dots]
-        others = [x for x, (where, _, along) in kinds if where == "written" and along == axis and not needs_dots(x)]
-        operands = [dot.operands[1], *others]
+        others = [y for y, (where, _, along) in kinds if where == "written" and along == axis and not needs_dots(y)]
+        operands = [x, *others]
         ready = {(y, axis): self.value(y) for y in operands}
         ready = {key: y for key, y in ready.items() if key not in self.put}
         made = gpu_ops.share(self.b, *ready.values(), axis=axis)

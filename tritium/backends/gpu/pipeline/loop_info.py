@@ -51,7 +51,13 @@ class LoopInfo:
     # --- memory -----------------------------------------------------------------------------------------------------
     def quiet(self) -> bool:
         """True if the loop writes memory only by stores that loads may be hoisted above, and every op can be cloned."""
-        return self.only_stores() and not any(map(self.captures, self.body.ops))
+        hoisted = self.only_stores() and all(map(self.hoists_over_stores, self.behind_stores()))
+        return hoisted and not any(map(self.captures, self.body.ops))
+
+    def behind_stores(self) -> tuple[Op, ...]:
+        """The loads that stand behind a store of their iteration: with the dots that need them they move above it."""
+        first = next((k for k, op in enumerate(self.body.ops) if op in self.stores), len(self.body.ops))
+        return tuple(op for op in self.body.ops[first:] if op.kind is ops.load)
 
     def only_stores(self) -> bool:
         """True if the loop writes memory only by stores that loads may be hoisted above."""
@@ -134,6 +140,14 @@ class LoopInfo:
         (x,), to = left.operands, left.attrs["to"]
         rounds = T.element(x.type) is T.f32 and to.is_float and to.bits == 16 and left.attrs["rounding"] is None
         return (x, order) if rounds and not self.needs_dots(x) else None
+
+    def rows_beside(self, dot: Op) -> list[Op]:
+        """The loads of rows that stand behind a dot and before the next one, and need neither dots nor loads: issued
+        before the dot is waited for, they arrive meanwhile."""
+        after = self.body.ops[self.body.ops.index(dot) + 1 :]
+        until = next((k for k, op in enumerate(after) if op.kind is ops.dot), len(after))
+        rows = [op for op in after[:until] if op.kind is ops.load and len(T.shape(op.type)) == 1]
+        return [op for op in rows if not self.needs_dots(op) and not self.needs_loads(op)]
 
     # --- results of dots --------------------------------------------------------------------------------------------
     def sum_of(self, dot: Op) -> int | None:

@@ -6,6 +6,7 @@ program's index. It runs ahead, so the program must not have written the memory 
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -14,12 +15,14 @@ from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import effects, sweep
 from ....named_tuples import NamedTuple
+from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, NoBox, access, box_of, narrow
 from ..analysis.demanded_rows import unobserved
 from ..tma import HostValues
 from .loop_info import LoopInfo, stages_of
 from .ping_pong import alternating
+from .reordering import Reordering
 from .schedule import Schedule, prefetched_loads, schedule_dots, staged_loads
 
 if TYPE_CHECKING:
@@ -63,6 +66,13 @@ class Opened:
         swept = sweep(module, self._rule)
         self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
         self.known = HostValues(module.args, self.places[3:6])
+
+    @functools.cached_property
+    def reordering(self) -> Reordering | None:
+        """Legality of hoisting loads above stores, in terms of the original module."""
+        of_memory = lambda module: [op for op in walk(module.body) if op.regions or op.kind.global_memory]
+        before = dict(zip(of_memory(self.module), of_memory(self.original), strict=True))
+        return Reordering.of(self.original, Assumed(self.original), before)
 
     def _rule(self, b: Builder, op: Op) -> Arg | None:
         if op.kind is gpu_ops.block_rank:
@@ -327,7 +337,7 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
 
 def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: Tma, maps: list,
                    barred: tuple[Arg, ...]) -> ProducerLoop:
-    stages, info = stages_of(op, opened.module), LoopInfo.of(op, can)
+    stages, info = stages_of(op, opened.module), LoopInfo.of(op, can, opened.reordering)
     if stages < 2:
         raise Refused(op, f"the loop has {stages} stage", "ask for num_stages=2 or more")
     staged = staged_loads(info)
@@ -337,6 +347,8 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
     if not all(_pure(x, barred) for x in op.operands[:3]):
         raise _loaded_bounds(op)
     dot = _not_staged(schedule)
+    if dot is not None and not all(map(info.hoists_over_stores, filter(None, _loads_of(info, dot)))):
+        raise _written_in(op)
     if dot is not None:
         raise Refused(dot, "a dot multiplies what is computed from loads, or wants them in another layout", _MULTIPLY)
     scalars, loads = Scalars(op), {}
@@ -365,12 +377,17 @@ def _unstaged(info: LoopInfo) -> Refused:
         return Refused(info.loop, "its dots take their operands from registers, or run without tensor cores",
                        "use larger tiles, and f16, bf16 or 8-bit inputs")
     if not info.quiet():
-        return Refused(info.loop, "the loop writes memory or synchronizes in every iteration", "store behind the loop")
+        return _written_in(info.loop)
     found = prefetched_loads(info)
     if found is not None and found.indices:
         return Refused(info.loop, "places that it loads from are loaded in the same iteration",
                        "compute them from the loop's index, arguments and the program's index")
     return Refused(info.loop, "what it multiplies is computed from loads", _MULTIPLY)
+
+
+def _written_in(loop: Op) -> Refused:
+    return Refused(loop, "the loop may write what it loads, or synchronizes, in every iteration",
+                   "store behind the loop")
 
 
 _MULTIPLY = "multiply what is loaded, and scale the product"
@@ -380,13 +397,18 @@ def _groups(schedule: Schedule) -> list[Group]:
     """The staged loads, grouped by the dots that read them first and last."""
     readers = {}
     for dot in schedule.dots:
-        for load in (schedule.info.source(x)[0] for x in dot.operands[:2]):
+        for load in _loads_of(schedule.info, dot):
             if load is not None and load in schedule.loads:
                 readers.setdefault(load, []).append(dot)
     found = {}
     for key, dots in readers.items():
         found.setdefault((dots[0], dots[-1]), Group(dots[0], dots[-1], [])).keys.append(key)
     return list(found.values())
+
+
+def _loads_of(info: LoopInfo, dot: Op) -> tuple[Op | None, ...]:
+    """The loads that are the operands of a dot, perhaps transposed; None for those that are not."""
+    return tuple(info.source(x)[0] for x in dot.operands[:2])
 
 
 def _not_staged(schedule: Schedule) -> Op | None:

@@ -255,7 +255,7 @@ def _schedule(setting: Setting, prefetched: Prefetched, choice: Choice | None) -
     return Schedule(
         info,
         prefetched,
-        info.pairs((*prefetched.loads, *prefetched.index_loads)),
+        info.pairs(dict.fromkeys((*prefetched.loads, *prefetched.index_loads, *info.behind_stores()))),
         loads,
         dots,
         by_threads,
@@ -332,8 +332,27 @@ def _operand(info: LoopInfo, loads: Mapping[Op, int], dot: Op, which: str) -> Op
             return Operand("slot", load, axis)
         return Operand("registers", load, axis) if which == "a" else Operand("written", load, info.best_axis(dot))
     if info.outside(x):
-        return Operand("outside", None, 1 if which == "a" else 0)
-    return Operand("registers", load, 1) if which == "a" else Operand("written", load, info.best_axis(dot))
+        return Operand("outside", None, _outside_axis(info, dot, which))
+    if which == "b":
+        return Operand("written", load, info.best_axis(dot))
+    return Operand("written", None, 0) if _is_better_written(info, dot) else Operand("registers", load, 1)
+
+
+def _outside_axis(info: LoopInfo, dot: Op, which: str) -> int:
+    """The contiguous axis of a loop-invariant operand in its buffer. An rhs that is also the lhs of a dot lies as that
+    does, if its dot can read it so: one buffer is enough."""
+    if which == "a":
+        return 1
+    is_lhs = any(other.operands[0] is dot.operands[1] for other in info.dots)
+    return 1 if is_lhs and info.can.takes(dot, "b", 1) else 0
+
+
+def _is_better_written(info: LoopInfo, dot: Op) -> bool:
+    """True for an lhs that is the transpose of a computed tile, if the dot can read it along the other axis: on its way
+    to registers it would go through shared memory as well."""
+    x = dot.operands[0]
+    transposed = type(x) is Op and x.kind is ops.trans and x.attrs["order"] == (1, 0) and info.needs_dots(x)
+    return transposed and info.can.takes(dot, "a", 0)
 
 
 def _register_operand(info: LoopInfo, dot: Op, which: str) -> Operand:

@@ -55,10 +55,12 @@ from .producer import (
     has_dots,
     slots_of,
 )
+from .reordering import Reordering
 from .schedule import prefetched_loads, schedule_dots
 from .search import CLEARLY
 
 if TYPE_CHECKING:
+    from ....ir.bounds import Pair
     from ....ir.core import Module, Value
     from ....ir.rewrite import Rewriter
     from ..target import Target
@@ -77,6 +79,9 @@ def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
     if number >= len(plans):
         return module
     assumed = Assumed(module)
+    reordering = Reordering.of(module, assumed)
+    if reordering is not None and not reordering.take(plans[number].pairs):
+        return module
     made = _Build(plans[number], assumed.nonnegative).build()
     if small_dividends(module, assumed.nonnegative):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
@@ -96,6 +101,11 @@ class Plan(NamedTuple):
     def cycles(self) -> float:
         """Cycles of an iteration of each loop, by the model."""
         return sum(loop.schedule.cycles for loop in self.found.loops)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The accesses of the loops that the launcher must check not to alias."""
+        return tuple(pair for loop in self.found.loops for pair in loop.schedule.pairs)
 
     @property
     def short(self) -> bool:

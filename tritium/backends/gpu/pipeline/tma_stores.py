@@ -27,8 +27,12 @@ from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
 from ..analysis.preconditions import Assumptions
 from ..tma import HostValues, by_element, reached, tensor_map
+from .reordering import Reordering
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ....ir.bounds import Pair
     from ....ir.core import Module
     from ....ir.opdef import OpKind
     from ....ir.rewrite import Rewriter
@@ -53,10 +57,10 @@ def tma_stores(module: Module, target: Target) -> Module:
     slots = len(module.args) - implicit  # the kernel's own arguments; the grid comes behind them
     grid = module.args[slots:slots + 3] if module.attrs.get("persistent", False) else ()
     known = HostValues(module.args[:slots], grid)
-    found = _Stores(module, target.tma, known, kinds).chosen()
+    assumed = Assumed(module)
+    found = _Stores(module, target.tma, known, kinds, Reordering.of(module, assumed)).chosen()
     if not found:
         return module
-    assumed = Assumed(module)
     return dce(assumed.stated_by(_Build(module, target.tma, known, found, assumed.nonnegative).build()))
 
 
@@ -73,29 +77,30 @@ class Box(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An op that accesses global memory, the loops around it, and its block."""
+    """An op that accesses global memory, the loops around it, the outermost first, and its block."""
 
     op: Op
-    loops: frozenset
+    loops: tuple[Op, ...]
     block: Block
 
 
 class _Stores:
     """Finds the stores that are boxes, and all other accesses to global memory."""
 
-    def __init__(self, module: Module, tma: Tma, known: HostValues, kinds: tuple[OpKind, ...]):
-        self.module, self.tma, self.known, self.kinds = module, tma, known, kinds
+    def __init__(self, module: Module, tma: Tma, known: HostValues, kinds: tuple[OpKind, ...],
+                 reordering: Reordering | None):
+        self.module, self.tma, self.known, self.kinds, self.reordering = module, tma, known, kinds, reordering
         self.scalars, self.used = Scalars(), uses(module.body)
         self.events = []
-        self.walk(module.body, frozenset(), module.attrs.get("persistent", False))
+        self.walk(module.body, (), module.attrs.get("persistent", False))
 
-    def walk(self, block: Block, loops: frozenset[Op], persistent: bool) -> None:
+    def walk(self, block: Block, loops: tuple[Op, ...], persistent: bool) -> None:
         """Record the events of a block. The persistent loop is skipped: programs are not ordered."""
         for op in block.ops:
             if op.kind is gpu_ops.warp_specialize:
                 self.walk(op.regions[1], loops, persistent)
                 continue
-            inner = loops | {op} if op.kind.loop and not persistent else loops
+            inner = (*loops, op) if op.kind.loop and not persistent else loops
             for region in op.regions:
                 self.walk(region, inner, False)
             if op.kind.global_memory:
@@ -111,7 +116,15 @@ class _Stores:
                 break
             boxes = kept
         room = self.tma.maps - len(self.module.attrs.get("tensor_maps", ()))
-        return self.ordered(boxes) if len(boxes) <= room else []
+        if len(boxes) > room or not self.assume(boxes):
+            return []
+        return self.ordered(boxes)
+
+    def assume(self, boxes: dict[Op, Box]) -> bool:
+        """Assume that threads access other memory after TMA stores; False if the launcher cannot check so much."""
+        found = [self.apart(op, e) for op in boxes for e in self.later(op) if e.op not in boxes]
+        pairs = tuple(pair for pair in found if pair is not None)
+        return not pairs or self.reordering is not None and self.reordering.take(pairs)
 
     def box(self, op: Op) -> Box | None:
         pointers, value = op.operands[:2]
@@ -133,32 +146,58 @@ class _Stores:
         return unordered and self.tma.combines(op.attrs["how"], op.type.element)
 
     def seen_later(self, op: Op, boxes: dict[Op, Box]) -> bool:
-        """True if threads may access memory after this op, or in a later iteration."""
+        """True if threads may access the same memory after this op, or in a later iteration."""
+        return any(e.op not in boxes and self.apart(op, e) is None for e in self.later(op))
+
+    def later(self, op: Op) -> Iterator[Event]:
+        """What comes after this op, or in a later iteration of a loop around it."""
         at = self.place(op)
-        later = (e.op for k, e in enumerate(self.events) if k > at or self.events[at].loops & e.loops)
-        return any(other not in boxes for other in later)
+        return (e for k, e in enumerate(self.events) if k > at or self.around(op, e))
+
+    def around(self, op: Op, event: Event) -> tuple[Op, ...]:
+        """The loops around an op and an event."""
+        return tuple(loop for loop in self.events[self.place(op)].loops if loop in event.loops)
+
+    def apart(self, op: Op, event: Event) -> Pair | None:
+        """The pair of this op and an access of threads that must not alias; None if no launcher can check it."""
+        if self.reordering is None or not event.op.kind.access:
+            return None
+        loop, *_ = (*self.around(op, event), None)
+        return self.reordering.pair(event.op, op, loop)
 
     def written_before(self, op: Op, boxes: dict[Op, Box]) -> bool:
-        """True if threads may have written memory before this op."""
+        """True if threads may have written the same memory before this op."""
         at = self.place(op)
-        earlier = (e.op for k, e in enumerate(self.events) if k < at or self.events[at].loops & e.loops)
-        return any(x not in boxes and x.kind.effects_of(x) == "write" for x in earlier)
+        earlier = (e for k, e in enumerate(self.events) if k < at or self.around(op, e))
+        return any(e.op not in boxes and e.op.kind.effects_of(e.op) == "write" for e in earlier)
 
     def place(self, op: Op) -> int:
         return next(k for k, event in enumerate(self.events) if event.op is op)
 
     def ordered(self, boxes: dict[Op, Box]) -> list[Box]:
-        out, pending = [], None  # the event and box of those no one has waited for; None before the first
+        """The boxes, with what they wait for: boxes since the last wait, and those of the iteration before unless the
+        block has waited for them. Those of one iteration may be apart, and nobody can tell the order of equal
+        updates."""
+        out, pending, waited = [], [], None  # events and boxes since the last wait; the block of that
         for event in self.events:
             box = boxes.get(event.op)
             if box is None:
                 continue
-            waits = bool(event.loops) if pending is None else not all(
-                e.block is event.block and _apart(other.access, box.access) for e, other in pending
-            )
-            pending = [(event, box)] if waits or pending is None else [*pending, (event, box)]
+            before = [e for e in self.events if e.op in boxes and self.around(event.op, e)]
+            waits = not all(
+                _commute(e.op, event.op) or e.block is event.block and _apart(other.access, box.access)
+                for e, other in pending
+            ) or waited is not event.block and not all(_commute(e.op, event.op) for e in before)
+            if waits:
+                pending, waited = [], event.block
+            pending.append((event, box))
             out.append(box._replace(ordered=waits, fenced=self.written_before(event.op, boxes)))
         return out
+
+
+def _commute(x: Op, y: Op) -> bool:
+    """True for atomic updates of one kind."""
+    return x.kind is y.kind is ops.atomic and x.attrs["how"] == y.attrs["how"]
 
 
 def _apart(x: Access, y: Access) -> bool:

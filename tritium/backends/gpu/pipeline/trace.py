@@ -272,6 +272,10 @@ class _Tracer:
 
     def finished(self, dot: Op) -> None:
         """A dot is issued, if it is not yet, and waited for."""
+        for load in self.info.rows_beside(dot):
+            if load not in self.known and load not in self.setting.loads:
+                self.known.add(load)
+                self.run(Work(stall=self.machine.row))
         if dot not in self.started:
             self.prepare(dot)
             for op in self.info.body.ops[: self.info.body.ops.index(dot)]:
@@ -301,11 +305,12 @@ class _Tracer:
         left, right, total = dot.operands
         if self.setting.operands[dot, "a"].where == "registers":
             self.value(left)
-        if self.setting.operands[dot, "b"].where == "written" and (right, "written") not in self.known:
-            self.known.add((right, "written"))
-            self.value(right)
-            self.run(Work(shared=_bytes(right.type)))
-            self.meet()
+        for x, which in zip((left, right), "ab"):
+            if self.setting.operands[dot, which].where == "written" and (x, "written") not in self.known:
+                self.known.add((x, "written"))
+                self.value(x)
+                self.run(Work(shared=_bytes(x.type)))
+                self.meet()
         self.begun(total) if total in self.setting.chained else self.value(total)
 
     def begin(self, dot: Op) -> None:

@@ -49,17 +49,18 @@ def _wait(module: Module) -> Op:
 
 
 class _Readers:
-    """The pending reads of shared memory: by other threads (`threads`), by TMA stores (`tma`).
+    """The pending reads of shared memory: by other threads (`threads`), by TMA stores (`tma`). `unwritten`: TMA may not
+    have written all of its stores to global memory.
 
     If TMA reads only addresses below `tma_end`, that is not 0. `stores`: the kernel has TMA stores."""
 
     def __init__(self, declared: dict[object, Use], stores: bool, found: dict[Op, dict]):
         self.declared, self.stores, self.found = declared, stores, found
-        self.threads, self.tma, self.tma_end = False, False, 0
+        self.threads, self.tma, self.unwritten, self.tma_end = False, False, False, 0
 
     def join(self) -> None:
         """Control flow joins here: assume that shared memory is in use."""
-        self.threads, self.tma, self.tma_end = True, self.stores, 0
+        self.threads, self.tma, self.unwritten, self.tma_end = True, self.stores, self.stores, 0
 
     def block(self, block: Block) -> None:
         for op in block.ops:
@@ -76,6 +77,7 @@ class _Readers:
             self.threads = True
         elif op.kind is gpu_ops.tma_wait:
             self.tma, self.tma_end, self.threads = False, 0, True
+            self.unwritten = self.unwritten and not op.attrs["written"]
         elif "shared" in op.attrs:
             use = self.declared[op.kind]
             sync = self.awaited(op, use)
@@ -86,7 +88,7 @@ class _Readers:
                 self.threads = True
             if use.leaves == "tma":
                 start, size = op.attrs["shared"][-1]
-                self.tma, self.tma_end = True, start + size
+                self.tma, self.unwritten, self.tma_end = True, True, start + size
 
     def awaited(self, op: Op, use: Use) -> str | None:
         """What an op waits for before it writes; from then on nobody reads."""
@@ -94,11 +96,8 @@ class _Readers:
         behind = use.leaves == "tma" and 0 < self.tma_end <= op.attrs["shared"][0][0]
         if not use.waits or behind and not ordered:
             return None
-        if self.tma:
-            self.tma, self.tma_end = False, 0
-            self.threads = use.waits != "all"
-            return "tma_written" if ordered else "tma_read"
-        if use.waits == "all" and self.threads:
-            self.threads = False
-            return "barrier"
-        return None
+        sync = "tma_read" if self.tma else "barrier" if self.threads and use.waits == "all" else None
+        if ordered and self.unwritten:
+            sync, self.unwritten = "tma_written", False
+        self.tma, self.tma_end, self.threads = False, 0, False
+        return sync
