@@ -208,7 +208,7 @@ def scans(kit):
 
 @graph()
 def sort(kit):
-    return lambda x: (x * 2).sort(-1), kit.rand(kit.size(512, 8192), 256)
+    return lambda x: (x * 2).sort(dim=-1, stable=True), kit.rand(kit.size(512, 8192), 256)
 
 
 @graph()
