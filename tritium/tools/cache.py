@@ -1,12 +1,12 @@
-"""`python -m tritium cache`: look at the cache of compiled kernels, check it, and make room in it.
+"""`python -m tritium cache`: list, verify, clear and limit the cache of compiled kernels.
 
-    python -m tritium cache stats                    # how much there is, and where
+    python -m tritium cache stats                    # sizes, counts and location
     python -m tritium cache list "softmax*"          # kernels, tuning results and parts
-    python -m tritium cache verify                   # read everything; exit status 1 if something is damaged
+    python -m tritium cache verify                   # read every entry; exit status 1 if one is damaged
     python -m tritium cache clear --older-than 30d   # or: NAME ..., --kind tuning, --all
-    python -m tritium cache limit 2G                 # keep it below, from now on; without a size: show the limit
+    python -m tritium cache limit 2G                 # set a permanent size limit; without a size: show it
 
-The cache is TRITIUM_CACHE_DIR (~/.triton/cache). Exit status 2: the command was called wrongly. docs/cache.md
+The cache is TRITIUM_CACHE_DIR (~/.triton/cache). Exit status 2: usage error. docs/cache.md
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--json", action="store_true", help="print JSON")
         return one
 
-    add("stats", "how much there is, and where", "stats --json")
-    one = add("list", "the entries, what was used last first", 'list "softmax*" --sort size')
+    add("stats", "show sizes, counts and location", "stats --json")
+    one = add("list", "list entries, the most recently used first", 'list "softmax*" --sort size')
     one.add_argument("names", nargs="*", metavar="NAME", help="names or patterns of kernels, or keys")
     one.add_argument("--kind", choices=KINDS, help="only such entries")
-    one.add_argument("--sort", choices=("used", "size", "name"), default="used", help="in which order (used)")
-    one = add("verify", "read everything as a launch would, and say what is damaged", "verify --remove")
-    one.add_argument("--remove", action="store_true", help="remove what is not whole; it is made again when needed")
+    one.add_argument("--sort", choices=("used", "size", "name"), default="used", help="the order (default: used)")
+    one = add("verify", "read every entry as a launch would, and report damaged ones", "verify --remove")
+    one.add_argument("--remove", action="store_true", help="remove damaged entries; they are recreated when needed")
     one = add("clear", "remove entries", "clear --older-than 30d")
     one.add_argument("names", nargs="*", metavar="NAME", help="names or patterns of kernels, or keys")
     one.add_argument("--kind", choices=KINDS, help="only such entries")
-    one.add_argument("--older-than", type=_age, metavar="AGE", help="not used for so long: 30m, 12h, 7d, 4w")
-    one.add_argument("--all", action="store_true", help="everything")
-    one.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    one = add("limit", "show the limit, or set it and make room", "limit 2G")
+    one.add_argument("--older-than", type=_age, metavar="AGE", help="not used for this long: 30m, 12h, 7d, 4w")
+    one.add_argument("--all", action="store_true", help="all entries")
+    one.add_argument("--dry-run", action="store_true", help="only print what would be removed")
+    one = add("limit", "show the size limit, or set it and evict entries", "limit 2G")
     one.add_argument("size", nargs="?", help="512M, 8G; 0 is no limit; `usual` is 8G")
     return p
 

@@ -35,11 +35,12 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--kernel-name", "-n", required=True, help="the kernel's name in the file")
     p.add_argument("--signature", "-s", required=True, help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
     p.add_argument("--grid", "-g", required=True, help="three C expressions of the arguments: 'gx, gy, gz'")
-    p.add_argument("--target", "-t", help="sm_90, gfx942, x86-64-v3, cuda:90a:32, ...; by default this machine's")
-    p.add_argument("--num-warps", "-w", type=int, default=1)
-    p.add_argument("--num-stages", "-ns", type=int, default=3)
-    p.add_argument("--out-name", "-on", help="name of the C function; by default the kernel's")
-    p.add_argument("--out-path", "-o", type=Path, help="where to write, without an ending; by default the C name")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, x86-64-v3, cuda:90a:32, ...; default: this machine's")
+    p.add_argument("--num-warps", "-w", type=int, default=1, metavar="N", help="warps per program (default: 1)")
+    p.add_argument("--num-stages", "-ns", type=int, default=3, metavar="N",
+                   help="pipeline stages of loops (default: 3)")
+    p.add_argument("--out-name", "-on", help="name of the C function; default: the kernel's")
+    p.add_argument("--out-path", "-o", type=Path, help="output path without extension; default: the C name")
     return p
 
 

@@ -1,4 +1,4 @@
-"""`python -m tritium demo`: every kernel of the collection, checked and timed beside torch, or NumPy without torch."""
+"""`python -m tritium demo`: check every kernel of the collection and time it beside torch, or NumPy without torch."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def main(arguments: list[str]) -> int:
     import tritium
 
     parser = argparse.ArgumentParser("python -m tritium demo", description=__doc__)
-    parser.add_argument("--only", default="", help="only kernels whose name contains this")
-    parser.add_argument("--seconds", type=float, default=0.4, help="time spent on measuring each kernel")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="by default the GPU if there is one")
+    parser.add_argument("--only", default="", help="only kernels whose name contains ONLY")
+    parser.add_argument("--seconds", type=float, default=0.4,
+                        help="seconds of measurement per kernel (default: %(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU if there is one")
     parser.add_argument("--numpy", action="store_true", help="use NumPy arrays even where torch is installed")
     options = parser.parse_args(arguments)
     names = [*dict.fromkeys(map(name_of, rows()))]

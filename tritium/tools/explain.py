@@ -1,4 +1,4 @@
-"""`python -m tritium explain`: what a launch touches, what it costs and why, for any machine, as one HTML page.
+"""`python -m tritium explain`: accesses, resources and predicted time of a launch, for any target, as one HTML page.
 
     python -m tritium explain kernels.py:add_kernel x_ptr=fp32[n] y_ptr=fp32[n] z_ptr=fp32[n] n=65536 BLOCK=1024 \\
         --grid "cdiv(n, BLOCK)" -t cuda:90a -o add.html
@@ -8,13 +8,13 @@
 
 Arguments are described as name=value:
 
-    x=fp32[4096, 64]         a tensor of zeros; fp16, bf16, fp8e4nv, i32, ... as in signatures
+    x=fp32[4096, 64]         a tensor of zeros; element types as in signatures: fp16, bf16, fp8e4nv, i32, ...
     x=fp32[4096, 64]@(1, 4096)   with strides, in elements
-    i=i32[4096]:arange       0, 1, 2, ...; :random(100) is any numbers below 100
-    n=4096, B=cdiv(n, 8)     numbers; sizes and the grid are such expressions, too
-    num_warps=8              options of a launch
+    i=i32[4096]:arange       0, 1, 2, ...; :random(100) fills with random numbers below 100
+    n=4096, B=cdiv(n, 8)     numbers; sizes and the grid may be expressions of these
+    num_warps=8              launch options
 
-No GPU and no driver is needed. Without arguments the file is run as a program, and stopped at the launch.
+No GPU and no driver is needed. Without arguments the file runs as a program, which is stopped at the launch.
 """
 
 from __future__ import annotations
@@ -39,14 +39,18 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("kernel", metavar="FILE.py:KERNEL", help="the kernel, or a program that launches it")
     p.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="arguments and options of the launch")
     p.add_argument("--grid", "-g", help="one to three expressions, e.g. 'cdiv(M, BM), cdiv(N, BN)'")
-    p.add_argument("--target", "-t", help="cpu, sm_80, gfx942, cuda:90a, ...; by default this machine's")
-    p.add_argument("--output", "-o", help="the page to write; by default KERNEL.html")
+    p.add_argument("--target", "-t", help="cpu, sm_80, gfx942, cuda:90a, ...; default: this machine's")
+    p.add_argument("--output", "-o", help="the page to write; default: KERNEL.html")
     p.add_argument("--text", action="store_true", help="print a report instead of writing the page")
-    p.add_argument("--compare", nargs="+", metavar="NAME=VALUE", help="a second launch with these changes")
-    p.add_argument("--devices", default="", help="devices to predict times of, e.g. 'H200, A100'")
-    p.add_argument("--measure", action="store_true", help="also launch it here, on copies, and show the measured time")
-    p.add_argument("--programs", type=int, default=256, help="the most programs of the grid that are looked at")
-    p.add_argument("--launch", type=int, default=1, help="of a program: which of its launches of the kernel")
+    p.add_argument("--compare", nargs="+", metavar="NAME=VALUE",
+                   help="compare with a second launch that has these changes")
+    p.add_argument("--devices", default="", help="devices whose times are predicted, e.g. 'H200, A100'")
+    p.add_argument("--measure", action="store_true",
+                   help="also launch the kernel here, on copies, and show the measured time")
+    p.add_argument("--programs", type=int, default=256,
+                   help="analyze at most this many programs of the grid (default: %(default)s)")
+    p.add_argument("--launch", type=int, default=1, metavar="N",
+                   help="explain the program's N-th launch of the kernel (default: %(default)s)")
     return p
 
 

@@ -4,13 +4,13 @@
 
 writes `build/add.h` and `build/add.c` with, for each kernel,
 
-    add(stream, arguments ..., algo_id)     the variant of an algorithm that knows most about these arguments
+    add(stream, arguments ..., algo_id)     the most specialized variant of an algorithm for these arguments
     add_default(stream, arguments ...)      the same for the first algorithm
     add_get_num_algos()                     how many algorithms there are
     load_add(), unload_add()
 
-They are declared with the types TT_ResultTy and TT_StreamTy, the device's own. Where no variant fits the arguments, or
-there is no algorithm `algo_id`, they return TT_ERROR_INVALID_VALUE.
+TT_ResultTy and TT_StreamTy are types of the device. The functions return TT_ERROR_INVALID_VALUE if no variant fits the
+arguments, or if there is no algorithm `algo_id`.
 """
 
 from __future__ import annotations

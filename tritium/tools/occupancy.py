@@ -1,11 +1,11 @@
-"""`python -m tritium occupancy`: how many programs of a kernel a GPU's processor holds at once, and what limits them.
+"""`python -m tritium occupancy`: the programs of a kernel that fit on a multiprocessor, and the limiting resource.
 
     python -m tritium occupancy kernels.py -n add_kernel -s "*fp32:16, *fp32:16, *fp32:16, i32, 1024" -t sm_90
     python -m tritium occupancy -t gfx942 --registers 96 --shared 16384 --num-warps 4
     python -m tritium occupancy --list
 
-A kernel is compiled for the target and its own figures count; without one, --registers, --shared and --num-warps say
-what a program needs. No GPU is needed. The function behind it is `tritium.tools.occupancy.occupancy(kernel)`.
+With a file, the kernel is compiled for the target and its resources are used. Without one, give --registers, --shared
+and --num-warps. No GPU is needed. In Python: `tritium.tools.occupancy.occupancy(kernel)`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ def parser() -> argparse.ArgumentParser:
     """
     p = argparse.ArgumentParser("python -m tritium occupancy", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("path", nargs="?", help="the Python file with the kernel, or a file of one of its stages")
+    p.add_argument("path", nargs="?", help="the Python file with the kernel, or the file of a stage")
     p.add_argument("--kernel-name", "-n", help="the kernel's name in the Python file")
     p.add_argument("--signature", "-s", help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
-    p.add_argument("--target", "-t", help="sm_90, gfx942, ...; by default this machine's, or as the file says")
-    p.add_argument("--num-warps", "-w", type=int)
-    p.add_argument("--num-stages", "-ns", type=int)
-    p.add_argument("--maxnreg", type=int, help="the most registers of a thread, of a kernel that is compiled")
-    p.add_argument("--registers", type=int, help="registers of a thread; AMD: vector registers, accumulators included")
-    p.add_argument("--scalars", type=int, default=0, help="AMD: scalar registers of a warp")
-    p.add_argument("--shared", type=int, help="bytes of shared memory (LDS) of a program")
-    p.add_argument("--list", action="store_true", help="list what a processor of each known GPU has")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, ...; default: this machine's, or as in the file")
+    p.add_argument("--num-warps", "-w", type=int, metavar="N", help="warps per program")
+    p.add_argument("--num-stages", "-ns", type=int, metavar="N", help="pipeline stages of loops")
+    p.add_argument("--maxnreg", type=int, metavar="N", help="the limit of registers per thread")
+    p.add_argument("--registers", type=int, metavar="N",
+                   help="registers per thread; AMD: vector registers, accumulators included")
+    p.add_argument("--scalars", type=int, default=0, metavar="N", help="AMD: scalar registers per warp")
+    p.add_argument("--shared", type=int, metavar="N", help="bytes of shared memory (LDS) per program")
+    p.add_argument("--list", action="store_true", help="list the resources of a multiprocessor of each known GPU")
     return p
 
 

@@ -1,13 +1,13 @@
-"""`python -m tritium opt`: run passes on tile IR, and show what each of them changes.
+"""`python -m tritium opt`: run passes on tile IR, and show what each pass changes.
 
     python -m tritium opt kernel.tir -t cuda:90a              # the whole pipeline of a target
     python -m tritium opt kernel.tir --passes simplify,dce    # these passes, in this order
     python -m tritium opt kernel.tir -t cpu --diff            # what each pass changed
     python -m tritium show k.py ... --stage source | python -m tritium opt - --passes licm
 
-A file may hold several kernels; in the case files of the tests, what is expected is left out.
+A file may hold several kernels. In test files (`# ====`, `# ----`) only the inputs are read.
 
-Exit status: 0 fine; 1 a module that cannot be read, does not verify, or that a pass refuses; 2 wrong arguments.
+Exit status: 0 success; 1 the module does not parse or verify, or a pass refuses it; 2 usage error.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser("python -m tritium opt", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("path", nargs="?", metavar="FILE.tir", help="tile IR; - reads standard input")
-    p.add_argument("--passes", "-p", help="names, separated by commas; by default the whole pipeline of the target")
-    p.add_argument("--target", "-t", help="sm_90, gfx942, cpu, cuda:90a:32, ...; by default as the file says")
+    p.add_argument("--passes", "-p", help="names, separated by commas; default: the whole pipeline of the target")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, cpu, cuda:90a:32, ...; default: as in the file")
     p.add_argument("--options", "-O", default="", help="compile options, e.g. num_warps=8,num_stages=2")
     p.add_argument("--after-each", action="store_true", help="print the module after each pass that changed it")
     p.add_argument("--diff", action="store_true", help="print a unified diff for each pass that changed something")
-    p.add_argument("--verify", action="store_true", help="check the module after every pass, not only at the end")
+    p.add_argument("--verify", action="store_true", help="verify the module after every pass, not only at the end")
     p.add_argument("--list", action="store_true", help="list the passes and the pipelines")
     return p
 

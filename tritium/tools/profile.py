@@ -1,11 +1,11 @@
-"""`python -m tritium profile script.py ...`: run a program, and say what each of its kernels cost.
+"""`python -m tritium profile script.py ...`: run a program, and print the cost of each of its kernels.
 
     python -m tritium profile script.py arguments            # a table on stderr
     python -m tritium profile -o run.html -o run.trace.json script.py
     python -m tritium profile -m package.module arguments
 
-`import triton` gets tritium in the program. Files: .html a page, .trace.json a trace for Perfetto, .json all facts,
-.txt the table. The exit status is the program's; 2 if the command was called wrongly.
+`import triton` gives tritium in the program. Files: .html a page, .trace.json a trace for Perfetto, .json all data,
+.txt the table. The exit status is the program's; 2 for a usage error.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ def parser() -> argparse.ArgumentParser:
     >>> parser().parse_args(["-o", "a.html", "script.py", "--its", "own"]).program
     ['script.py', '--its', 'own']
     """
-    p = _Parser("python -m tritium profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = _Parser("python -m tritium profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                usage="python -m tritium profile [-h] [-o FILE] [-q] [--clock CLOCK] [--no-limit] [--launches N]\n"
+                      "       SCRIPT | -m MODULE [ARGUMENT ...]")
     p.add_argument("-o", "--output", action="append", default=[], metavar="FILE",
-                   help="write a file: .html, .trace.json, .json or .txt; may be given several times")
+                   help="write a file: .html, .trace.json, .json or .txt; may be repeated")
     p.add_argument("-q", "--quiet", action="store_true", help="print no table")
-    p.add_argument("--clock", choices=CLOCKS, default="auto", help="what times kernels on a GPU")
-    p.add_argument("--no-limit", action="store_true", help="do not measure what a copy reaches on this machine")
+    p.add_argument("--clock", choices=CLOCKS, default="auto", help="the clock for kernels on a GPU")
+    p.add_argument("--no-limit", action="store_true", help="do not measure the copy bandwidth of this machine")
     p.add_argument("--launches", type=int, default=None, metavar="N", help="show at most N launches in traces")
-    p.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module")
+    p.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER,
+                   help="run a module instead of a script")
     p.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="the program and its arguments")
     return p
 

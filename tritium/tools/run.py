@@ -19,8 +19,8 @@ USAGE = """usage: python -m tritium run [--] SCRIPT [ARGUMENT ...]
        python -m tritium run -c TEXT [ARGUMENT ...]
        python -m tritium run - [ARGUMENT ...]
 
-Runs the program as `python SCRIPT` would (`-`: from stdin), with `import triton` answered by tritium; also in the
-Python processes it starts."""
+Runs the program as `python SCRIPT` does (`-` reads it from stdin). `import triton` gives tritium in it, and in
+the Python processes it starts."""
 
 
 def main(arguments: list[str]) -> int:

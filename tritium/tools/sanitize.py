@@ -1,13 +1,13 @@
-"""`python -m tritium sanitize script.py ...`: run a program whose CPU kernels check every access of memory.
+"""`python -m tritium sanitize script.py ...`: run a program on the CPU, and check every memory access of its kernels.
 
     python -m tritium sanitize script.py ARGUMENT ...
     python -m tritium sanitize --json report.json -m module ARGUMENT ...
     python -m tritium sanitize --target cuda:90a script.py ARGUMENT ...
 
 The program runs as with `tritium run`. With --target, kernels are compiled for that GPU and run on an emulated one.
-What is found is told on stderr when it is first seen, and summed up at the end.
+Each finding is reported on stderr when it first occurs, with a summary at the end.
 
-Exit status: the program's own; 3 if that is 0 and something was found; 2 for wrong arguments.
+Exit status: the program's own; 3 if that is 0 and there are findings; 2 for a usage error.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`python -m tritium show`: compile a kernel for any machine, and show its figures or one of its stages.
+"""`python -m tritium show`: compile a kernel for any target, and print its resources or one of its stages.
 
     python -m tritium show kernels.py -n add_kernel -s "*fp32:16, *fp32:16, *fp32:16, i32, 1024" -t cuda:90a
     python -m tritium show kernels.py -n add_kernel -s "..." -t cuda:80 --stage ttgir > add.ttgir
     python -m tritium show add.ttgir -t cuda:80 --stage ptx
 
-No GPU and no driver is needed. A file of a stage (.ttir, .ttgir, .llir, .ptx) is compiled from there on.
+No GPU and no driver is needed. Compilation of a stage's file (.ttir, .ttgir, .llir, .ptx) continues from that stage.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ def parser() -> argparse.ArgumentParser:
     """
     p = argparse.ArgumentParser("python -m tritium show", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("path", help="the Python file with the kernel, or a file of one of its stages")
+    p.add_argument("path", help="the Python file with the kernel, or the file of a stage")
     p.add_argument("--kernel-name", "-n", help="the kernel's name in the Python file")
     p.add_argument("--signature", "-s", help="types, hints and constants, e.g. '*fp32:16, i32, 1024'")
-    p.add_argument("--target", "-t", help="sm_90, gfx942, x86-64-v3, cuda:90a:32, ...; by default as the file says")
-    p.add_argument("--num-warps", "-w", type=int)
-    p.add_argument("--num-stages", "-ns", type=int)
-    p.add_argument("--maxnreg", type=int)
-    p.add_argument("--stage", help="print this stage instead of the figures: source, ttir, ttgir, llir, ptx, sass, ...")
+    p.add_argument("--target", "-t", help="sm_90, gfx942, x86-64-v3, cuda:90a:32, ...; default: as in the file")
+    p.add_argument("--num-warps", "-w", type=int, metavar="N", help="warps per program")
+    p.add_argument("--num-stages", "-ns", type=int, metavar="N", help="pipeline stages of loops")
+    p.add_argument("--maxnreg", type=int, metavar="N", help="the limit of registers per thread")
+    p.add_argument("--stage",
+                   help="print this stage instead of the resources: source, ttir, ttgir, llir, ptx, sass, ...")
     return p
 
 

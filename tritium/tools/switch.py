@@ -109,7 +109,7 @@ def _is_worker() -> bool:
 
 
 def enable(arguments: list[str]) -> int:
-    """`tritium enable`: let `import triton` give tritium in every program of this environment.
+    """`tritium enable`: make `import triton` give tritium in every program of this environment.
 
     >>> enable(["--help"])
     usage: python -m tritium enable ...

@@ -1,12 +1,12 @@
-"""`python -m tritium tune`: what tuning found out on this machine, and files of it for others.
+"""`python -m tritium tune`: the autotuning results of this machine, and files of them for other machines.
 
     python -m tritium tune list                      # functions, keys, devices, the fastest configurations
     python -m tritium tune show tuned_kernel         # every configuration with its time
-    python -m tritium tune export tuned.json         # all results, to ship: one file may hold several devices
+    python -m tritium tune export tuned.json         # all results; a file may hold several devices
     python -m tritium tune merge tuned.json          # use them here; or set TRITIUM_TUNED=tuned.json
     python -m tritium tune forget tuned_kernel       # measure again
 
-Results are kept by default, beside the compiled kernels. Exit status 2: the command was called wrongly. docs/tuning.md
+Results are stored by default, in the cache of compiled kernels. Exit status 2: usage error. docs/tuning.md
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("names", nargs="+" if needed else "*", metavar="NAME", help="functions, or patterns of them")
         one.add_argument("--here", action="store_true", help="only results for the device of this machine")
 
-    add_names(add("list", "the results there are", "list --here"))
-    add_names(add("show", "every configuration with its time", "show tuned_kernel"))
+    add_names(add("list", "list the results", "list --here"))
+    add_names(add("show", "show every configuration with its time", "show tuned_kernel"))
     one = add("export", "write results to a file", "export tuned.json --here")
     one.add_argument("file", metavar="FILE", help="the file to write")
     add_names(one)
-    one = add("merge", "use the results of files on this machine", "merge h200.json a100.json")
+    one = add("merge", "use the results in files on this machine", "merge h200.json a100.json")
     one.add_argument("files", nargs="+", metavar="FILE", help="files that `export` wrote")
-    one.add_argument("--dry-run", action="store_true", help="only say what is in them")
-    add_names(add("forget", "remove results, so that they are measured again", "forget tuned_kernel"), needed=True)
+    one.add_argument("--dry-run", action="store_true", help="only list their contents")
+    add_names(add("forget", "remove results, so that the next launch tunes again", "forget tuned_kernel"), needed=True)
     return p
 
 

@@ -1,4 +1,4 @@
-"""`python -m tritium version`: what is installed and which devices can be used."""
+"""`python -m tritium version`: installed versions and available devices."""
 
 from __future__ import annotations
 

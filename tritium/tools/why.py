@@ -1,12 +1,11 @@
-"""`python -m tritium why script.py ...`: run a program, and say why its kernels were compiled more than once.
+"""`python -m tritium why script.py ...`: run a program, and say why its kernels were recompiled.
 
     python -m tritium why script.py arguments
     python -m tritium why --json why.json script.py
     python -m tritium why -m package.module arguments
 
-`import triton` gets tritium in the program. The report goes to stderr; the exit status is the program's, 2 if the
-command was called wrongly. In a program that runs by itself, TRITIUM_WHY=1 prints a line for each compilation.
-docs/cache.md
+`import triton` gives tritium in the program. The report goes to stderr. The exit status is the program's; 2 for a usage
+error. Without this command, TRITIUM_WHY=1 prints a line for each compilation. docs/cache.md
 """
 
 from __future__ import annotations
@@ -34,10 +33,12 @@ def parser() -> argparse.ArgumentParser:
     >>> parser().parse_args(["--json", "a.json", "script.py", "--its", "own"]).program
     ['script.py', '--its', 'own']
     """
-    p = _Parser("python -m tritium why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = _Parser("python -m tritium why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                usage="python -m tritium why [-h] [--json FILE] [--all] SCRIPT | -m MODULE [ARGUMENT ...]")
     p.add_argument("--json", metavar="FILE", help="write all compilations as JSON; - prints them on stderr instead")
-    p.add_argument("--all", action="store_true", help="also kernels loaded from disk, and trials of tuners")
-    p.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module")
+    p.add_argument("--all", action="store_true", help="include kernels loaded from disk and the autotuner's trials")
+    p.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER,
+                   help="run a module instead of a script")
     p.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="the program and its arguments")
     return p
 

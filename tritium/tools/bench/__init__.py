@@ -1,4 +1,4 @@
-"""`python -m tritium bench`: measure kernels beside their rivals, keep the figures, compare runs. docs/bench.md
+"""`python -m tritium bench`: benchmark kernels against torch, Triton, ..., compare runs. docs/bench.md
 
 The parts: `targets` what can be measured, `peers` the rivals, `measuring` takes samples in turns, `spread` says what
 may be concluded from them, `machine` sees who else uses the machine, `limits` what it reaches, `running` puts them

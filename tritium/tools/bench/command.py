@@ -1,14 +1,14 @@
-"""`python -m tritium bench`: measure kernels beside their rivals, keep the figures, compare runs.
+"""`python -m tritium bench`: benchmark kernels against torch, Triton, ..., keep the results, compare runs.
 
     python -m tritium bench list
     python -m tritium bench run softmax matmul --against torch,inductor --threads 2
     python -m tritium bench run --device cuda --against torch,triton --seconds 300 --json h200.json
     python -m tritium bench run my_benchmarks.py --plot mine.png
     python -m tritium bench history
-    python -m tritium bench compare                # the last run with the one before it
+    python -m tritium bench compare                # the last run with the previous one
     python -m tritium bench compare main -1 --json -
 
-Exit status: 1 if a result is wrong or something became slower, 2 if the command was called wrongly. docs/bench.md
+Exit status: 1 if a result is wrong or a kernel became slower; 2 for a usage error. docs/bench.md
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def parser() -> argparse.ArgumentParser:
     """
     p = _Parser("python -m tritium bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = p.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    one = commands.add_parser("list", help="what can be measured", description="List what can be measured.",
+    one = commands.add_parser("list", help="list the benchmarks", description="List the benchmarks.",
                               epilog="example: python -m tritium bench list --json -")
     one.add_argument("names", nargs="*", metavar="NAME", help="names, patterns, or a file of your own")
     _json(one)
     _add_run(commands)
-    one = commands.add_parser("history", help="the runs that were kept", description="List the runs that were kept.",
+    one = commands.add_parser("history", help="list the stored runs", description="List the stored runs.",
                               epilog="example: python -m tritium bench history")
     _history(one)
     _json(one)
-    one = commands.add_parser("compare", help="what became slower or faster",
-                              description="Compare two runs: by default the last one with the one before it.",
+    one = commands.add_parser("compare", help="show what became slower or faster",
+                              description="Compare two runs; default: the last one with the previous one.",
                               epilog="example: python -m tritium bench compare -2 -1")
     one.add_argument("runs", nargs="*", metavar="RUN", help="an id, a label, a number (-1: the last), or a JSON file")
     _history(one)
@@ -60,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _history(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--history", metavar="FILE", help="where runs are kept: by default beside the compiled kernels")
+    p.add_argument("--history", metavar="FILE",
+                   help="the file of stored runs; default: in the cache of compiled kernels")
 
 
 def _json(p: argparse.ArgumentParser) -> None:
@@ -95,26 +96,29 @@ def _positive(text: str) -> float:
 
 
 def _add_run(commands: Any) -> None:
-    p = commands.add_parser("run", help="measure", description="Check and measure benchmarks beside their rivals.",
+    p = commands.add_parser("run", help="check and measure",
+                            description="Check the results of benchmarks and measure them against rivals.",
                             epilog="example: python -m tritium bench run softmax --against torch --iterations 50")
     p.add_argument("names", nargs="*", metavar="NAME",
                    help="names, patterns (soft*), groups, or files of your own; default: all")
-    p.add_argument("--iterations", type=_count, metavar="N", help="rounds: one sample of each rival in each")
-    p.add_argument("--warmup", type=_count, default=3, metavar="N", help="calls of each before (3)")
-    p.add_argument("--device", choices=("cpu", "cuda"), help="by default the GPU if there is one")
-    p.add_argument("--threads", type=_count, metavar="N", help="threads on the CPU, of rivals too")
+    p.add_argument("--iterations", type=_count, metavar="N", help="rounds, each with one sample of every rival")
+    p.add_argument("--warmup", type=_count, default=3, metavar="N",
+                   help="untimed calls before the first round (default: 3)")
+    p.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU if there is one")
+    p.add_argument("--threads", type=_count, metavar="N", help="CPU threads, for rivals too")
     p.add_argument("--processor-time", action="store_true",
-                   help="what the processor spends on one thread: for a CPU that others use, too")
-    p.add_argument("--against", type=_words, metavar="A,B", help="torch, inductor, triton, numba, numpy, or none")
-    p.add_argument("--size", type=_sizes, metavar="N,M", help="other sizes than the usual ones")
-    p.add_argument("--dtype", type=_words, metavar="T,U", help="other dtypes than the usual ones")
-    p.add_argument("--seconds", type=_positive, metavar="S", help="bound the whole run: what comes later is left out")
-    p.add_argument("--label", default="", help="a name for the run, for compare")
-    p.add_argument("--compare", action="store_true", help="say what changed since the last run that is kept")
+                   help="CPU time of one thread instead of wall time, for a busy machine")
+    p.add_argument("--against", type=_words, metavar="A,B",
+                   help="rivals: torch (default), inductor, triton, numba, numpy, or none")
+    p.add_argument("--size", type=_sizes, metavar="N,M", help="sizes instead of the default ones")
+    p.add_argument("--dtype", type=_words, metavar="T,U", help="dtypes instead of the default ones")
+    p.add_argument("--seconds", type=_positive, metavar="S", help="time limit of the whole run; later rows are skipped")
+    p.add_argument("--label", default="", help="a name for the run, to refer to in `compare`")
+    p.add_argument("--compare", action="store_true", help="compare with the last stored run of the same rows")
     p.add_argument("--csv", metavar="FILE", help="write CSV; - prints it instead of the table")
     p.add_argument("--plot", metavar="FILE", help="draw the ratios: .png, .svg or .pdf")
-    p.add_argument("--no-limit", action="store_true", help="do not measure what the machine reaches")
-    p.add_argument("--no-history", action="store_true", help="do not keep the run")
+    p.add_argument("--no-limit", action="store_true", help="do not measure the peak rates of the machine")
+    p.add_argument("--no-history", action="store_true", help="do not store the run")
     p.add_argument("--quiet", "-q", action="store_true", help="no progress on stderr")
     _history(p)
     _json(p)

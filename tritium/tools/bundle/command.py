@@ -1,13 +1,13 @@
-"""`python -m tritium bundle`: kernels compiled ahead of time, for several machines, in one file.
+"""`python -m tritium bundle`: compile kernels ahead of time for several machines, into one file.
 
     python -m tritium bundle build kernels.toml -o kernels.tbundle   # what a manifest declares
-    python -m tritium bundle record serve.py -o kernels.tbundle      # what a program launches
+    python -m tritium bundle record -o kernels.tbundle serve.py      # what a program launches
     python -m tritium bundle list kernels.tbundle                    # the kernels in it
-    python -m tritium bundle show kernels.tbundle add_kernel         # what is known of some of them
-    python -m tritium bundle verify kernels.tbundle                  # read everything; would launches here find it?
+    python -m tritium bundle show kernels.tbundle add_kernel         # details of some of them
+    python -m tritium bundle verify kernels.tbundle                  # check it; has it code for this machine?
     python -m tritium bundle export kernels.tbundle --c DIR          # sources and objects for programs in C
 
-`tritium.load_bundle("kernels.tbundle")`, or TRITIUM_BUNDLE=kernels.tbundle, has launches use it. docs/bundles.md
+`tritium.load_bundle("kernels.tbundle")`, or TRITIUM_BUNDLE=kernels.tbundle, makes launches use it. docs/bundles.md
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def parser() -> argparse.ArgumentParser:
     def add(name: str, about: str, example: str, json: bool = True) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.",
                                   epilog=f"example: python -m tritium bundle {example}")
-        one.add_argument("--key-file", metavar="FILE", help="the key that signs the bundle; TRITIUM_CACHE_KEY_FILE")
+        one.add_argument("--key-file", metavar="FILE",
+                         help="the key that signs the bundle; default: TRITIUM_CACHE_KEY_FILE")
         if json:
             one.add_argument("--json", action="store_true", help="print JSON")
         return one
@@ -50,23 +51,23 @@ def parser() -> argparse.ArgumentParser:
     def writes(one: argparse.ArgumentParser) -> None:
         one.add_argument("--out", "-o", required=True, metavar="FILE", help="the bundle to write")
         one.add_argument("--target", "-t", action="append", metavar="TARGET",
-                         help="x86-64-v3, aarch64, cuda:90a, ...; may be given several times")
+                         help="x86-64-v3, aarch64, cuda:90a, ...; may be repeated")
 
     one = add("build", "compile what a manifest declares", "build kernels.toml -o kernels.tbundle -t x86-64-v3")
     one.add_argument("manifest", help="a TOML file")
     writes(one)
-    one = add("record", "run a program, and compile what it launches for other machines too",
+    one = add("record", "run a program, and compile the kernels it launches for the targets",
               "record -o kernels.tbundle -t x86-64-v3 -t cuda:90a serve.py --once")
     writes(one)
-    one.add_argument("--manifest", metavar="FILE", help="also write a manifest of what was recorded, to edit")
+    one.add_argument("--manifest", metavar="FILE", help="also write a manifest of the recorded launches, to edit")
     one.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGUMENT ...]",
                      help="a script, -m MODULE or -c TEXT, with its arguments")
-    one = add("list", "the kernels of a bundle", "list kernels.tbundle")
+    one = add("list", "list the kernels of a bundle", "list kernels.tbundle")
     one.add_argument("file", metavar="FILE")
-    one = add("show", "what is known of kernels", "show kernels.tbundle 'add*'")
+    one = add("show", "show details of kernels", "show kernels.tbundle 'add*'")
     one.add_argument("file", metavar="FILE")
     one.add_argument("names", nargs="*", metavar="NAME", help="kernels, or patterns of them")
-    one = add("verify", "read everything, and compare it with its checksums", "verify kernels.tbundle")
+    one = add("verify", "check a bundle against its checksums, and for code for this machine", "verify kernels.tbundle")
     one.add_argument("file", metavar="FILE")
     one = add("export", "write sources and objects for programs without Python", "export kernels.tbundle --c build/c",
               json=False)
@@ -74,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--c", dest="folder", required=True, metavar="DIR", help="the folder to write C files to")
     one.add_argument("--library", action="store_true",
                      help="also make shared libraries, for the CPU of this machine and for AMD GPUs")
-    one.add_argument("--name", default="", help="begins the names of the files; by default the bundle's")
+    one.add_argument("--name", default="", help="prefix of the file names; default: the bundle's name")
     return p
 
 
