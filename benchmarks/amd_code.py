@@ -27,58 +27,57 @@ from tritium.tools.disasm import get_sass  # noqa: E402
 PAGE = ROOT / "docs" / "amd-code.md"
 HEAD = """# Code for AMD GPUs
 
-How kernels become code objects for AMD GPUs, and what they come to. Nobody has run them on a device yet.
+How kernels become code objects for AMD GPUs, with instruction and register counts. Nobody has run them on a device yet.
 
 ## From tile IR to a code object
 
-The stages are those of every GPU ([gpu.md](gpu.md)), then LLVM's text (`llir`) and a code object (`hsaco`). LLVM makes
-machine code at once; the assembly is a view, `kernel.asm["amdgcn"]`, made when somebody asks for it.
+The stages are those of every GPU ([gpu.md](gpu.md)), then LLVM text (`llir`) and a code object (`hsaco`). LLVM emits
+machine code directly; the assembly `kernel.asm["amdgcn"]` is produced on demand.
 
-- **Global memory.** Tiles are loaded and stored through buffer resources where every address lies within 2 GiB behind
-  an argument. Lanes that a mask leaves out get an offset out of bounds: no branch. Where it does not follow from the
-  code, the launcher checks it from arguments and grid before a launch, and launches a variant without buffers if it
-  does not hold. `AMDGCN_USE_BUFFER_OPS=0` makes none.
-- **Lanes** exchange values by moves within a row of 16 (DPP), which LLVM joins with the operation that uses them, and
-  by permutations of rows; only lanes that are farther apart go through the unit of shared memory.
-- **Loops with dots.** The tiles of the next iteration are loaded into registers while this one multiplies, if
-  `num_stages` is above 1 and registers are left beside the sums. On gfx950 they are copied straight to shared memory
-  instead (`buffer_load_dwordx4 ... lds`), `num_stages` - 1 iterations ahead, if all of them may go through buffers and
-  are contiguous along K: matrix instructions take neighbours along K, and only registers transpose for nothing. Lanes
-  copy in the order of the buffer, so the swizzle of shared memory is in the addresses that they load from. Each
-  iteration has one wait (`s_waitcnt vmcnt(n)`) and one barrier, and none for what is still under way. Copies of gfx942
-  have four bytes; it keeps to registers.
-- **Functions** such as `exp` and `log` are the hardware's instructions or ours: no device library is linked.
-- **Atomics** are single instructions for memory of the device. Those of tiles with masks go through buffers, too, if
-  the family has a buffer instruction for them. With `scope="sys"` floats are added by a loop, for memory that other
-  devices see at once may be of a kind that has no such instruction.
-- **Shared memory** has a fixed size in the code object. Nothing is given at a launch, unless a program wants more than
-  there is; then the driver refuses it.
-- **Linking.** LLVM's object is relocatable, and the HIP runtime loads shared objects. `amdgcn/assemble/link.py` links
-  one object in 200 lines. It takes the place of LLVM's linker, which is no part of llvmlite: packages that have it
-  (`ziglang`) weigh 90 MB. Where such a package is installed, the tests compare.
-- **Inline assembly** is read by tritium, for an assembler is no part of llvmlite either. LLVM is given what the
-  instructions do, and selects them. There are 100 (`amdgcn/isa/assembly.py`): arithmetic, minima and maxima, functions
-  and conversions of floats, packed halves, integer arithmetic, shifts and bit fields. Operands are `$0`, `-$1`, `|$1|`
-  and numbers, constraints are `=v`, `v`, `s`, `r` and the number of an output. Another instruction is an error that
-  names those like it.
+- **Global memory.** Tiles are loaded and stored through buffer resources if every address is within 2 GiB after an
+  argument. Masked lanes get an out-of-bounds offset, so no branch is needed. If the compiler cannot prove the bound, it
+  is a precondition: the launcher checks it from the arguments and the grid, and launches a variant without buffers if
+  it does not hold. `AMDGCN_USE_BUFFER_OPS=0` disables buffers.
+- **Lanes** exchange values by moves within a row of 16 (DPP), which LLVM fuses with the operation that uses them, and
+  by permutations of rows. Only more distant lanes go through the LDS unit.
+- **Loops with dots.** The tiles of the next iteration are loaded into registers during the current one, if `num_stages`
+  is above 1 and enough registers are left. On gfx950 they are copied directly to shared memory instead
+  (`buffer_load_dwordx4 ... lds`), `num_stages` - 1 iterations ahead. This requires that all of them may go through
+  buffers and are contiguous along K, because matrix instructions take neighbours along K, and only registers transpose
+  for free. Lanes copy in the order of the buffer, so the swizzle is in the addresses that they load from. Each
+  iteration has one wait (`s_waitcnt vmcnt(n)`), which does not wait for later copies, and one barrier. On gfx942 such
+  copies move only four bytes, so it uses registers.
+- **Functions** such as `exp` and `log` are hardware instructions or tritium's own code; no device library is linked.
+- **Atomics** on device memory are single instructions. Atomics of masked tiles also go through buffers, if the family
+  has a buffer instruction for them. With `scope="sys"` floats are added by a loop, because fine-grained memory may not
+  support the instruction.
+- **Shared memory** has a fixed size in the code object. No dynamic shared memory is requested at launch, unless a
+  program needs more than the limit; then the driver refuses it.
+- **Linking.** LLVM's object is relocatable, but the HIP runtime loads shared objects. `amdgcn/assemble/link.py` links
+  one object, in 230 lines. It replaces LLVM's linker, which is not part of llvmlite; packages that have it (`ziglang`)
+  take 90 MB. If such a package is installed, the tests compare the results.
+- **Inline assembly** is parsed by tritium, because llvmlite has no assembler for AMD GPUs either. tritium emits LLVM
+  operations with the same effect, and LLVM selects the instructions. 100 are supported (`amdgcn/isa/assembly.py`):
+  arithmetic, minima and maxima, functions and conversions of floats, packed halves, integer arithmetic, shifts and bit
+  fields. Operands are `$0`, `-$1`, `|$1|` and numbers; constraints are `=v`, `v`, `s`, `r` and the number of an output.
+  The error for any other instruction suggests similar ones.
 
-`waves_per_eu=n` asks LLVM for so few registers that n warps fit on a SIMD, `allow_flush_denorm=True` flushes subnormal
-floats, `matrix_instr_nonkdim` and `kpack` choose the shape of matrix instructions. `maxnreg` and `num_ctas` are
+`waves_per_eu=n` makes LLVM limit registers so that n warps fit on a SIMD. `allow_flush_denorm=True` flushes subnormal
+floats. `matrix_instr_nonkdim` and `kpack` select the shape of matrix instructions. `maxnreg` and `num_ctas` are
 refused.
 
-A kernel's metadata have `n_regs` (vector registers), `n_agprs` among them, `n_sgprs`, `n_spills`, `scratch` (bytes of a
-thread's memory), `arguments` (offset, size and kind of each) and `messages`.
+The metadata of a kernel include `n_regs` (vector registers), `n_agprs` among them, `n_sgprs`, `n_spills`, `scratch`
+(bytes per thread), `arguments` (offset, size and kind of each) and `messages`.
 
-## Kernels in numbers
+## Instruction and register counts
 
-The kernels of `tritium/kernels`, with the sizes that `tests/backends/gpu/toy/collection.py` gives them: small ones, for
-emulators. Each cell has instructions, registers of a thread and bytes of shared memory. NVIDIA's instructions are those
-of the machine code for sm_90 where `cuobjdump` is installed, else of PTX, which has fewer. AMD's are those of the
-assembly, without what only waits or schedules (`s_waitcnt`, `s_nop`, `s_delay_alu`). Registers of CDNA are ordinary
-ones and, behind a plus, those that matrix products accumulate in. No kernel keeps registers in memory unless a cell
-says so.
+The table has the kernels of `tritium/kernels` at the small sizes of `tests/backends/gpu/toy/collection.py`, which suit
+emulators. Each cell has instructions, registers per thread and bytes of shared memory. NVIDIA's instructions are those
+of the machine code for sm_90 if `cuobjdump` is installed, else of PTX, which has fewer. AMD's are those of the
+assembly, without waits and scheduling hints (`s_waitcnt`, `s_nop`, `s_delay_alu`). Registers of CDNA are ordinary
+registers plus accumulation registers. "kept" is the number of spilled words.
 
-Programs have as many warps on AMD as on NVIDIA. Those of CDNA have 64 lanes: a thread has half as many elements.
+Programs have as many warps on AMD as on NVIDIA. CDNA's warps have 64 lanes, so a thread has half as many elements.
 
 `python benchmarks/amd_code.py` writes this page.
 """
