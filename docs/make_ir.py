@@ -77,7 +77,7 @@ def types() -> str:
     """What types there are."""
     integers = ", ".join(f"`{t}`" for t in T.INTS)
     floats = ", ".join(f"`{t}`" for t in T.FLOATS)
-    placement = " and ".join(f"`{name}`" for name in PLACEMENT)
+    placement = ", ".join(f"`{name}`" for name in PLACEMENT)
     return f"""\
 ## Types
 
@@ -88,11 +88,11 @@ def types() -> str:
 | pointers | `ptr<f32>`; `ptr<const f32>` cannot be stored through |
 | tiles | `tile<64x32xf16>`, `tile<8xptr<f32>>`: sizes are powers of two |
 
-Traits are what passes and backends ask of an op: [adding-an-op.md](adding-an-op.md) says what they mean.
+Passes and backends query the traits of an op, which [adding-an-op.md](adding-an-op.md) defines.
 
-At the GPU stage any op may carry {placement} besides its own attributes: which lane and register holds which
-element, how many elements one access moves, where its shared memory is, and whom it waits for before it writes there.
-They do not change what an op means.
+At the GPU stage any op may also carry these attributes, which do not change its meaning: {placement}. They give the
+layout of its result, the vector width of an access, its addresses in shared memory, and what it waits for before it
+writes there.
 """
 
 

@@ -44,7 +44,7 @@ class check:
 
 @op("verify", attrs=("site",), effects="write")
 class verify:
-    """Tell the sanitizer if memory does not hold what was just stored: operands (context, pointer, value, mask).
+    """Report to the sanitizer memory that differs from the value just stored: operands (context, pointer, value, mask).
 
     Then two lanes stored to one element, and what it holds is left to chance.
     """
@@ -60,7 +60,7 @@ class verify:
 
 @op("demand", attrs=("of", "what"), effects="write", site=-1)
 class demand:
-    """Tell the sanitizer if a number is no multiple of `of`: operands (x[, context]); `what` is its name."""
+    """Report to the sanitizer a number that is no multiple of `of`: operands (x[, context]); `what` is its name."""
 
     def infer(x, context=None, *, of, what, site):
         if x is not T.i64:
@@ -73,7 +73,7 @@ class demand:
 
 @op("notice", attrs=("moment",), effects="write")
 class notice:
-    """Tell the sanitizer how programs wait for each other: operands (context[, pointer]).
+    """Report synchronization between programs to the sanitizer: operands (context[, pointer]).
 
     `moment` is "acquire", after an atomic of one element through the pointer; "barrier"; or "wait", before a loop that
     waits.
@@ -90,7 +90,7 @@ class notice:
 
 @op("patience", attrs=("site",), effects="read")
 class patience:
-    """Whether a loop that waits may turn once more: operands (context). False once it has waited too long."""
+    """Whether a waiting loop may run another iteration: operands (context). False once it has waited too long."""
 
     def infer(context, *, site):
         return T.i1

@@ -14,7 +14,7 @@ from .simplify import number
 
 @each_function
 def accumulate(module):
-    """The module with additions to a product taken into the product.
+    """Fold additions to a dot into its accumulator operand.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module('''kernel @f(%p: ptr<f32>, %a: tile<16x16xf16>, %c: tile<16x16xf32>) {

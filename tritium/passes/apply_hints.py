@@ -12,7 +12,7 @@ from ..ir.core import Block, Op, Result, Value, walk
 
 
 def apply_hints(module):
-    """The module in which hints that nobody reads count for the values they are about.
+    """Make other uses of a value use its hint, if the result of the hint itself is unused.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: i32) {  %0 = hint %x {divisible=(8,)} : i32  print %x {prefix=\\"\\"} }")

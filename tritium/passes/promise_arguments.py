@@ -15,7 +15,7 @@ MOST = 1 << 16  # the largest divisor worth knowing
 
 
 def promise_arguments(module):
-    """The module with the divisors of arguments noted at the parameters of its functions.
+    """Propagate the divisibility of call arguments to the parameters of the called functions.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module('''kernel @k(%p: ptr<f32> {divisible=16}) { call %p {callee="f", memory=""} }

@@ -26,7 +26,7 @@ WIDE = 8  # neighbours in memory that are worth a chunk across the reduction
 
 @each_function
 def reduce_early(module):
-    """The module with reductions of what loops add up inside these loops.
+    """Move reductions of loop-carried sums into the loops.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module('''kernel @f(%p: ptr<f32>, %n: i32, %x: tile<64xf32>) {

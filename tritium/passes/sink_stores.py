@@ -17,7 +17,7 @@ MOST = 4  # stores of one branch: each is written twice
 
 
 def sink_stores(module):
-    """The module with stores of what branches make inside these branches.
+    """Sink stores of a branch's results into the branches.
 
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module('''kernel @f(%p: tile<16xptr<f32>>, %c: i1, %x: tile<16xf32>, %y: tile<16xf32>) {

@@ -69,7 +69,7 @@ def pipeline(target: GPUTarget, options: Options | None = None) -> list[Step]:
 def _of_pass(run: Callable[[Module], Module]) -> Step:
     if isinstance(run, passes.first_that):
         names = dict.fromkeys(map(passes.name_of, _alternatives(run)))
-        return Step("first_that", f"the first that fits of pipelines with {', '.join(names)}", run)
+        return Step("first_that", f"The first pipeline that fits, of several with the passes {', '.join(names)}", run)
     about = (_function(run).__doc__ or "").split("\n\n")[0]
     if not about:  # made by a function that says it
         about = (getattr(passes, passes.name_of(run)).__doc__ or "").split("\n\n")[0]

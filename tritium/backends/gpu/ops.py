@@ -125,8 +125,8 @@ class dot_wait:
 # --- tensor memory: where some targets keep the sums of dots ----------------------------------------------------------
 @op("tensor_memory_alloc", attrs=("columns",), effects="write")
 class tensor_memory_alloc:
-    """Allocate so many columns of tensor memory, and the mbarriers by which dots tell that they are finished; first in
-    a kernel. A barrier of the block."""
+    """Allocate `columns` of tensor memory, and the mbarriers that signal finished dots. The first op of a kernel; a
+    barrier of the block."""
 
     def infer(*, columns: int) -> None:
         return None

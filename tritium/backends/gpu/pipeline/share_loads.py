@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 
 def share_loads(module: Module, target: Target) -> Module:
-    """Share the loaded operands of dots on registers, in innermost loops with several of them, as far as shared memory
-    lasts for as many programs as registers do."""
+    """Stage loaded operands of innermost loops with several register dots in shared memory, if occupancy allows."""
     if not any(map(_has_several, walk(module.body))):
         return module
     can = capabilities(target, module, None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def guard_masks(module: Module) -> Module:
-    """Compare and select elements only in the iterations whose tile a mask cuts."""
+    """Skip comparing and selecting elements in iterations whose mask is all true."""
     bodies = (op.regions[0] for op in walk(module.body) if op.kind is ops.for_)
     found = {op: guard for body in bodies for op, guard in guards(body).items()}
 

@@ -11,7 +11,7 @@ from ....passes.inline_calls import has_tiles, inline_calls
 
 
 def inline_for_gpu(module: Module) -> Module:
-    """The module with only those calls that go from code without dots to functions of scalars without dots."""
+    """Inline all calls, except calls of functions of scalars where neither caller nor callee has a dot."""
     if not module.functions:
         return module
     module = inline_calls(module, lambda function: has_tiles(function) or _multiplies(function))

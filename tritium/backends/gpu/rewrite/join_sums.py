@@ -45,7 +45,7 @@ class Carried(NamedTuple):
 
 
 def join_sums(module: Module, target: Target) -> Module:
-    """Join the lanes' parts of sums that loops around dots carry behind the loops."""
+    """Combine the lanes' partial row sums after loops around dots, not in each iteration."""
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and any(x.kind.mma for x in op.regions[0].ops)]
     found = {op: sums for op in loops if (sums := _sums(op, target, module.attrs["num_warps"]))}
     return dce(sweep(module, _Joining(found).rule)) if found else module

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def leave_early(module: Module) -> Module:
-    """Compute only in programs whose stores are not all masked off, where one condition decides that.
+    """Exit early from programs whose stores are all masked off by one scalar condition.
 
     >>> from tritium.ir.text import parse_module
     >>> print(leave_early(parse_module('''kernel @f(%p: ptr<f32>, %x: tile<8xf32>, %n: i32) {

@@ -46,7 +46,7 @@ def merge_repeated(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
 
     @each_function
     def merge_repeated(module: Module) -> Module:
-        """Load and reduce once what is loaded and reduced twice."""
+        """Merge repeated loads and reductions."""
         pointers = [op.operands[0] for op in walk(module.body) if op.kind is ops.load]
         if len(set(pointers)) == len(pointers):
             return module

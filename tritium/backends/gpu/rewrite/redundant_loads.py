@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def eliminate_redundant_loads(module: Module, target: Target) -> Module:
-    """Load once what neighbouring elements of a dot's operand have in common."""
+    """Load elements that a dot's operand repeats along an axis once, and broadcast them."""
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_operands(op)]
     if not loops:
         return module

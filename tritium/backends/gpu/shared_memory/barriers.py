@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def insert_barriers(module: Module, target: Target) -> Module:
-    """Say which ops must wait for the readers of the shared memory they write, and wait for TMA at the end."""
+    """Mark ops that must wait for readers of the shared memory they write; wait for TMA stores at the end."""
     declared = uses_of(target)
     stores = any(op.kind is gpu_ops.tma_store for op in walk(module.body))
     found: dict[Op, dict] = {}
