@@ -14,6 +14,7 @@ from . import (
     float_state,
     interrupt,
     job,
+    launch_times,
     launcher,
     openmp,
     pool,
@@ -32,5 +33,5 @@ def _core(target: CpuTarget) -> str:
 
 _CORE = (pool.SYMBOLS + openmp.SYMBOLS + alone.SYMBOLS + interrupt.SYMBOLS + faults.SYMBOLS
          + (launcher.SYMBOLS if NATIVE else ()))
-CORE = Part("core", _CORE, (*WRITERS, job, system, arena, pool, openmp, alone, interrupt, float_state, cooperative,
-                            fault_report, faults, launcher), _core)
+CORE = Part("core", _CORE, (*WRITERS, job, system, arena, launch_times, pool, openmp, alone, interrupt, float_state,
+                            cooperative, fault_report, faults, launcher), _core)
