@@ -211,17 +211,24 @@ def test_flat_arrays(device):
     for shape, count in (((), 1), ((0, 4), 0), ((7,), 7), ((2, 3, 4), 24)):
         x = like_device(np.zeros(shape, f32), device)
         for _ in range(2):
-            assert checks.flat("h", x=x, y=x) == count
+            assert checks.flat("h", x=x, y=x) == checks.count("h", x) == count
     with pytest.raises(ValueError, match="y has the shape"):
         checks.flat("h", x=like_device(ones(3), device), y=like_device(ones(4), device))
     with pytest.raises(TypeError, match="x is a list"):
         checks.flat("h", x=[1.0])
+    for _ in range(2):  # what was refused is not remembered
+        with pytest.raises(TypeError, match="x is a list"):
+            checks.count("h", [1.0])
+        with pytest.raises(TypeError, match="h: x has the type float32; it must be one of int32"):
+            checks.count("h", like_device(ones(3), device), ("int32",))
 
 
 def test_arrays_that_32_bits_do_not_count():
     many = np.broadcast_to(np.float32(1), (1 << 31,))
     with pytest.raises(ValueError, match="2147483648 elements; the kernel counts them in 32 bits"):
         checks.flat("h", x=many)
+    with pytest.raises(ValueError, match="2147483648 elements; the kernel counts them in 32 bits"):
+        checks.count("h", many)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -70,7 +70,7 @@ def by_stages(x, tiles: int = 8, block: int = 1024, stages: int = 3):
 
 
 def _prepared(function, x, tiles, block):
-    n = checks.flat(function, x=x)
+    n = checks.count(function, x)
     checks.positive(function, tiles=tiles)
     x = arrays.contiguous(x)
     return x, arrays.empty(x), (triton.cdiv(n, tiles * block),)

@@ -23,7 +23,7 @@ def silu(x, block: int = 1024):
     >>> silu(np.float32([0, 100]))
     array([  0., 100.], dtype=float32)
     """
-    n = checks.flat("silu", x=x)
+    n = checks.count("silu", x)
     x = arrays.contiguous(x)
     out = arrays.empty(x)
     silu_kernel[(triton.cdiv(n, block),)](x, out, n, BLOCK=block)

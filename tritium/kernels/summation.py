@@ -5,6 +5,8 @@ a CPU each program has a share to itself, which it walks in order, as a core rea
 they found. The shares depend on the size of the array alone: any number of threads gives the same result.
 """
 
+import numpy as np
+
 import tritium as triton
 import tritium.language as tl
 from tritium.kernels import arrays, checks
@@ -12,6 +14,7 @@ from tritium.kernels.registry import Kernel, nbytes, normal
 
 SHARE = 1 << 15  # elements that are worth a program of a CPU
 SHARES = 256  # about as many at most: one more program sums what they found
+MOST = 2 * SHARES
 
 
 @triton.jit
@@ -45,10 +48,11 @@ def sum_of(x, block: int = 4096, programs: int | None = None, shares: bool | Non
     >>> sum_of(np.arange(100, dtype=np.float32))
     array([4950.], dtype=float32)
     """
-    n = checks.flat("sum_of", x=x)
-    x = arrays.contiguous(x)
+    n = checks.count("sum_of", x)
+    numpy = isinstance(x, np.ndarray)
+    x = np.ascontiguousarray(x) if numpy else x.contiguous()
     if shares is None:
-        shares = not arrays.on_gpu(x)
+        shares = numpy or not x.is_cuda
     if not shares:
         programs = 8 * arrays.multiprocessors(x) if programs is None else programs
         out = arrays.zeros(x, (1,), "float32")
@@ -58,15 +62,30 @@ def sum_of(x, block: int = 4096, programs: int | None = None, shares: bool | Non
         share = SHARE if n <= SHARE * SHARES else triton.next_power_of_2(n // SHARES)
     else:
         share = triton.cdiv(max(n, 1), programs * block) * block
-    out = arrays.empty(x, (1,), "float32")
+    out = np.empty(1, np.float32) if numpy else x.new_empty(1, dtype=arrays.torch_dtype("float32"))
     if n <= share:
         sum_kernel[(1,)](x, out, n, share, BLOCK=block)
         return out
     programs = (n + share - 1) // share
-    parts = arrays.scratch(x, programs)
+    kept = type(programs) is int and programs <= MOST and (numpy or x.is_cpu)
+    parts = _kept_parts() if kept else arrays.scratch(x, programs)
     sum_kernel[(programs,)](x, parts, n, share, BLOCK=block)
     sum_kernel[(1,)](parts, out, programs, programs, BLOCK=SHARES)
+    if kept:
+        _parts.append(parts)
     return out
+
+
+# Arrays for MOST sums, as many as calls were at work at once: after a kernel that has read megabytes, the code that
+# makes an array is cold.
+_parts: list[np.ndarray] = []
+
+
+def _kept_parts() -> np.ndarray:
+    try:
+        return _parts.pop()
+    except IndexError:  # the first call, or another thread has it
+        return np.empty(MOST, np.float32)
 
 
 def reference(x):
