@@ -50,7 +50,7 @@ def sum_of(x, block: int = 4096, programs: int | None = None, shares: bool | Non
     """
     n = checks.count("sum_of", x)
     numpy = isinstance(x, np.ndarray)
-    x = np.ascontiguousarray(x) if numpy else x.contiguous()
+    x = arrays.contiguous(x)
     if shares is None:
         shares = numpy or not x.is_cuda
     if not shares:

@@ -6,6 +6,8 @@ import re
 import numpy as np
 import pytest
 
+import tritium as triton
+import tritium.language as tl
 from tests.backends.cpu.kernels import F, check, floats, rng
 from tritium import ops
 from tritium.backends.cpu.library import dot
@@ -228,3 +230,74 @@ def test_bytes_are_multiplied_four_at_a_time_on_arm():
     code = assembly(dot.dot(cpu, "i8"), cpu)
     assert len(re.findall(r"sdot\tv\d+\.4s, v\d+\.16b, v\d+\.4b\[\d\]", code)) >= 64  # a register tile, 16 ks
     assert "sdot" not in assembly(dot.dot(cpu_target("aarch64,-dotprod"), "i8"), cpu_target("aarch64,-dotprod"))
+
+
+@triton.jit
+def ends_kernel(a_ptr, b_ptr, c_ptr, d_ptr, ends_ptr, rows, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+                HOW: tl.constexpr):
+    """a @ b for an `a` that ends in column ends[0] and in row `rows`, and a `b` that ends in row ends[1]."""
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a_end = tl.load(ends_ptr)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=(k[None, :] < a_end) & (m[:, None] < rows), other=0.0)
+    b_end = a_end if HOW == "same" else tl.load(ends_ptr + 1)
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=k[:, None] < b_end, other=0.0)
+    c = tl.dot(a, b, input_precision="ieee", out_dtype=a.dtype)
+    at = m[:, None] * N + n[None, :]
+    if HOW == "shared":
+        whole = tl.load(b_ptr + k[:, None] * N + n[None, :])
+        tl.store(d_ptr + at, tl.dot(a, whole, input_precision="ieee", out_dtype=a.dtype))
+    elif HOW == "squared":
+        tl.store(d_ptr + at, tl.dot(a, a, input_precision="ieee", out_dtype=a.dtype))
+    elif HOW == "stored":
+        tl.store(d_ptr + at, a)
+    tl.store(c_ptr + at, c)
+
+
+@pytest.mark.parametrize("how", ["same", "loaded", "shared", "squared", "stored"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("rows", [32, 7])
+def test_what_lies_behind_masks_is_not_multiplied(how, dtype, rows):
+    """Operands are read where they lie, as far as their masks go: what follows is zero, whatever it is in memory."""
+    size = 32
+    for a_end, b_end in ((32, 32), (17, 17), (16, 16), (1, 1), (0, 0), (-3, -3), (50, 50), (16, 20), (20, 16), (0, 40)):
+        if how == "same" and a_end != b_end:
+            continue
+        a, b = (rng.integers(-4, 5, (size, size)).astype(dtype) for _ in range(2))
+        whole, a_last, b_last = b.copy(), max(a_end, 0), max(b_end, 0)
+        if how != "shared":
+            b[b_last:] = np.nan
+        a[:, a_last:] = np.nan
+        a[rows:] = np.nan
+        c, d = np.zeros((2, size, size), dtype)
+        ends_kernel[(1,)](a, b, c, d, np.int32([a_end, b_end]), rows, M=size, N=size, K=size, HOW=how)
+        a[:, a_last:] = a[rows:] = b[b_last:] = 0
+        np.testing.assert_array_equal(c, a @ b)
+        other = {"shared": a @ whole, "squared": a @ a, "stored": a}.get(how)
+        if other is not None:
+            np.testing.assert_array_equal(d, other)
+
+
+def test_zero_times_what_is_not_finite_is_not_zero():
+    """An operand that ends before the other one is zero there, and is multiplied."""
+    a, b, c = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
+    b[18] = np.inf
+    for a_end, b_end, expected in ((16, 20, np.nan), (16, 18, 16.0), (20, 18, 18.0), (20, 19, np.inf)):
+        ends_kernel[(1,)](a, b, c, c, np.int32([a_end, b_end]), 32, M=32, N=32, K=32, HOW="loaded")
+        np.testing.assert_array_equal(c, expected)
+
+
+def test_a_last_step_that_is_short_is_read_in_place():
+    """Whether rows and columns wrap is all that is left to test before the loop."""
+    from tritium.backends.compiler import GPUTarget
+    from tritium.kernels.matmul import grouped_kernel
+
+    names = "M N K stride_am stride_ak stride_bk stride_bn stride_cm stride_cn".split()
+    ones = dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), 1)
+    signature = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32"), **dict.fromkeys(names, "i32"),
+                 **dict.fromkeys(ones, "constexpr")}
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8, "ACTIVATION": "", "PRECISION": "ieee"}
+    source = triton.compiler.ASTSource(grouped_kernel, signature, {**ones, **blocks})
+    text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
+    tests = re.findall(r"br i1 (%\S+), label %or\.\d+\.0", text)
+    loop = text.index("call void @tt.poll", text.index("call void @llvm.memset"))
+    assert len(tests) == 2 and all(text.index(f"{x} = and") < loop for x in tests)

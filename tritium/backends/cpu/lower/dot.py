@@ -14,10 +14,9 @@ from ....passes.simplify import number
 from ...llvm.writer import value
 from ..fuse import ops as cpu_ops
 from ..library import dot, dot_neon, dot_vnni
-from . import loop_nests, predication, scratch_chunks
+from . import loop_nests, scratch_chunks, views
 from .scratch import Buffer
 from .table import statement
-from .tile_copies import is_zero
 
 if TYPE_CHECKING:
     from ....ir.core import Block, Value
@@ -30,7 +29,6 @@ __all__ = ["look_ahead", "sums"]
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
           (T.bf16, T.f32): "bf16"}
-_FLOATS = ("f32", "f64")
 _NEAR = 32 << 10  # bytes that stay in the first cache
 
 
@@ -46,7 +44,7 @@ def _dot(lo: Lowering, op: Op) -> None:
     zero = number(acc) == 0
     fresh = lo.w.const("i1", zero) if acc not in lo.starts else lo.starts[acc]
     total = lo.allocate(op) if zero else _accumulator(lo, op, acc, (x, y))
-    depth = _depth(lo, a, b) if kind in _FLOATS and not batch else k
+    depth = _depth(lo, op)
     sizes = [lo.const(s) for s in (m, n, depth, *[buffer.strides[-2] for buffer in (x, y, total)])]
     width = dot.panel_width(lo.target, kind, m, n)
     panel = None if _near(lo, kind, y) else lo.arena.take((k, width), T.element(op.type))
@@ -64,18 +62,12 @@ def _dot(lo: Lowering, op: Op) -> None:
     lo.buffers[op] = total
 
 
-def _depth(lo: Lowering, a: Value, b: Value) -> int | Val:
+def _depth(lo: Lowering, op: Op) -> int | Val:
     """K, or less where masks tell that the rest of both operands is zero: the last step of a sum is often short."""
-    k, ends = T.shape(a.type)[1], []
-    for x, axis in ((a, 1), (b, 0)):
-        if type(x) is not Op or x.kind is not ops.load or len(x.operands) != 3 or not is_zero(x.operands[2]):
-            return k
-        end = predication.end_along(lo, x.operands[1], axis)
-        if end is None:
-            return k
-        ends.append(lo.const(end))
-    w = lo.w
-    end = w.intrinsic("smin", "i64", w.intrinsic("smax", "i64", *ends), lo.const(k))
+    k, ends, w = T.shape(op.operands[0].type)[-1], views.dot_ends(lo, op), lo.w
+    if ends is None:
+        return k
+    end = w.intrinsic("smin", "i64", w.intrinsic("smax", "i64", *map(lo.const, ends)), lo.const(k))
     return w.intrinsic("smax", "i64", end, lo.const(0))
 
 

@@ -72,6 +72,13 @@ class Scope:
         """Value -> position of the op that `free` follows."""
         return {x: at - 1 for at, op in enumerate(self.block.ops) if op.kind is cpu_ops.free for x in op.operands}
 
+    @functools.cached_property
+    def dots(self) -> dict[Value, Op]:
+        """Operand of a dot that nothing else in the block reads -> the dot."""
+        found = [op for op in self.block.ops if op.kind is ops.dot]
+        reads = cpu_ops.reads(self.block) if found else {}
+        return {x: op for op in found for x in op.operands[:2] if reads[x.op if type(x) is Result else x] == 1}
+
     def last_use(self, x: Value) -> int:
         """The last op that reads a value; the end of the block for values that are not freed before."""
         return self.freed.get(x, len(self.block.ops) - 1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["Mask", "end_along", "limits", "mask_of", "no_line", "tile_inside"]
+__all__ = ["Mask", "end_along", "limits", "mask_of", "no_line", "split_along", "tile_inside"]
 
 
 class Mask:
@@ -315,7 +315,12 @@ def limits(lo: Lowering, m: Value | None, shape: Sequence[int]) -> list | None:
 def end_along(lo: Lowering, m: Value, axis: int) -> int | Val | None:
     """An upper bound of the index along an axis where mask `m` is true, whatever the other indices are; None if it has
     none."""
-    rank, ends, stack = len(T.shape(m.type)), [], [(m, ())]
+    return split_along(lo, m, axis)[0]
+
+
+def split_along(lo: Lowering, m: Value, axis: int) -> tuple[int | Val | None, list[Value]]:
+    """(`end_along` an axis, the other parts of the mask): `m` is true where all of these are, up to the end."""
+    rank, ends, others, stack = len(T.shape(m.type)), [], [], [(m, ())]
     while stack:
         m, path = stack.pop()
         while _is_view(m):
@@ -326,8 +331,10 @@ def end_along(lo: Lowering, m: Value, axis: int) -> int | Val | None:
         found: list[Any] = [None] * rank
         if _limits(lo, m, path, found) and found[axis] is not None:
             ends.append(found[axis])
+        else:
+            others.append(m)
     least = lambda x, y: lo.w.intrinsic("smin", "i64", lo.const(x), lo.const(y))
-    return functools.reduce(least, ends) if ends else None
+    return functools.reduce(least, ends) if ends else None, others
 
 
 def _limits(lo: Lowering, m: Value, path: tuple[Op, ...], found: list[Any]) -> bool:

@@ -1,7 +1,7 @@
 """Views: dots read a tile with contiguous rows in global memory, without a copy in scratch.
 
 A tile that crosses the edge of its mask, or whose index wraps (`(start + arange) % n`), is copied; the kernel tests for
-that at run time.
+that at run time. A dot whose operands both end before K does not read what follows, so that only the other edges count.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from . import loop_nests, predication, tile_copies
 from .scratch import View
 
 if TYPE_CHECKING:
-    from ....ir.core import Op
     from ...llvm.writer import Val
     from .function import Lowering
     from .scratch import Buffer
     from .tile_copies import Wrap
 
-__all__ = ["view"]
+__all__ = ["dot_ends", "view"]
 
 
 def view(lo: Lowering, x: Op) -> View | None:
@@ -40,16 +41,43 @@ def view(lo: Lowering, x: Op) -> View | None:
         strides = [lo.add(a, lo.mul(b, wrap.scale)) for a, b in zip(strides, wrap.strides, strict=True)]
     if type(strides[-1]) is not int or strides[-1] != 1:
         return None
-    masks = x.operands[1:2]
+    tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))]
+    masks, dot = x.operands[1:2], lo.scope.dots.get(x)
+    ends = None if dot is None else dot_ends(lo, dot)
+    if dot is not None and ends is not None:
+        place = dot.operands.index(x)
+        end, other = ends[place], ends[1 - place]
+        _, masks = predication.split_along(lo, masks[0], 1 - place)
+        if end != other:
+            other = lo.w.intrinsic("smin", "i64", lo.const(other), lo.const(T.shape(x.type)[1 - place]))
+            tests.append(lo.w.compare("icmp sge", lo.const(end), other))
     inside = predication.tile_inside(lo, masks)
     if masks and inside is None:
         return None
-    tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))]
     tests += [] if inside is None else [inside]
     start, outer = lo.offset(memory_type(T.element(x.type)), form.pointer, base), [lo.const(s) for s in strides[:-1]]
     if not tests:
         return View(x.type, start, outer)
     return _checked(lo, x, tests, start, outer, lambda buffer: tile_copies.load(lo, x, form, wraps, buffer))
+
+
+def dot_ends(lo: Lowering, dot: Op) -> list[int | Val] | None:
+    """Where the masks of both operands end along K: the dot reads up to the further one. None if it reads all of them.
+
+    Behind their ends both are zero.
+    """
+    a, b = dot.operands[:2]
+    if len(T.shape(a.type)) != 2 or T.element(a.type) not in (T.f32, T.f64):
+        return None
+    ends = []
+    for x, axis in ((a, 1), (b, 0)):
+        if type(x) is not Op or x.kind is not ops.load or len(x.operands) != 3:
+            return None
+        end = predication.end_along(lo, x.operands[1], axis) if tile_copies.is_zero(x.operands[2]) else None
+        if end is None:
+            return None
+        ends.append(end)
+    return ends
 
 
 def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int]) -> list[Val]:
