@@ -94,13 +94,42 @@ entry:
   %bytes = mul i64 %inside, %size
   %to.row = mul i64 %to.stride, %size
   %from.row = mul i64 %stride, %size
+  %odd = and i64 %bytes, 255
+  %even = icmp eq i64 %odd, 0
+  %short = icmp ule i64 %bytes, 1024
+  %in.lines = and i1 %even, %short
 row:
-  %i = phi i64 [0, %entry], [%i.next, %copy]
-  %target = phi ptr [%to, %entry], [%target.next, %copy]
-  %source = phi ptr [%from, %entry], [%source.next, %copy]
+  %i = phi i64 [0, %entry], [%i.next, %next]
+  %target = phi ptr [%to, %entry], [%target.next, %next]
+  %source = phi ptr [%from, %entry], [%source.next, %next]
   ret void unless icmp slt i64 %i, %count
+some:
+  br i1 %in.lines, label %lines, label %copy
+lines:  ; a call would take longer
+  %at = phi i64 [0, %some], [%at.next, %line]
+  jump %next unless icmp slt i64 %at, %bytes
+line:
+  %p.0 = getelementptr i8, ptr %source, i64 %at
+  %p.1 = getelementptr i8, ptr %p.0, i64 64
+  %p.2 = getelementptr i8, ptr %p.0, i64 128
+  %p.3 = getelementptr i8, ptr %p.0, i64 192
+  %x.0 = load <16 x i32>, ptr %p.0, align 1
+  %x.1 = load <16 x i32>, ptr %p.1, align 1
+  %x.2 = load <16 x i32>, ptr %p.2, align 1
+  %x.3 = load <16 x i32>, ptr %p.3, align 1
+  %q.0 = getelementptr i8, ptr %target, i64 %at
+  %q.1 = getelementptr i8, ptr %q.0, i64 64
+  %q.2 = getelementptr i8, ptr %q.0, i64 128
+  %q.3 = getelementptr i8, ptr %q.0, i64 192
+  store <16 x i32> %x.0, ptr %q.0, align 1
+  store <16 x i32> %x.1, ptr %q.1, align 1
+  store <16 x i32> %x.2, ptr %q.2, align 1
+  store <16 x i32> %x.3, ptr %q.3, align 1
+  %at.next = add i64 %at, 256
+  br label %lines
 copy:
   call ptr @memcpy(ptr %target, ptr %source, i64 %bytes)
+next:
   %i.next = add i64 %i, 1
   %target.next = getelementptr i8, ptr %target, i64 %to.row
   %source.next = getelementptr i8, ptr %source, i64 %from.row
