@@ -117,6 +117,26 @@ def test_views_start_where_they_start():
     assert out[0] == 14
 
 
+def test_a_function_kept_from_before_the_first_launch(monkeypatch):
+    """It goes on by the native one as soon as there is one, and launches other types as well."""
+    @triton.jit
+    def twice(x_ptr, BLOCK: tl.constexpr):
+        at = x_ptr + tl.arange(0, BLOCK)
+        tl.store(at, tl.load(at) * 2)
+
+    kept = twice[(1,)]
+    for dtype in (torch.float32, torch.int32):
+        x = torch.ones(16, dtype=dtype)
+        for times in range(1, 4):
+            kept(x, BLOCK=16)
+            assert x.tolist() == [2**times] * 16
+    with pytest.raises(KeyError, match="nonsense"):
+        kept(x, BLOCK=16, nonsense=1)
+    monkeypatch.setattr(twice.launcher, "native", None)  # nobody asks for another one
+    kept(x, BLOCK=16)
+    assert x.tolist() == [16] * 16
+
+
 def test_empty_tensors_and_grids():
     x, empty = torch.ones(4), torch.empty(0)
     z = torch.zeros(4)

@@ -117,7 +117,7 @@ class Launcher:
         if rehearsal.current.get() is not None:
             return partial(self.call, grid)
         if self.native is None:
-            return partial(self._call_first, grid)
+            return self._first(grid)
         call = self.native(grid)
         if type(grid) is tuple and all(hasattr(size, "__index__") for size in grid):  # not (1.0,), which equals (1,)
             if len(self.grids) >= _GRIDS:
@@ -125,13 +125,23 @@ class Launcher:
             self.grids[grid] = call
         return call
 
-    def _call_first(self, grid: Any, /, *args, **kwargs):
-        """A call made with what `over` gave before there was a native one."""
-        try:
-            return (self.native(grid) if self.native else partial(self.call, grid))(*args, **kwargs)
-        except Exception as error:
-            cut(error, keep=knobs.compilation.front_end_debugging)
-            raise
+    def _first(self, grid: Any) -> Callable:
+        """What `over` gives before there is a native function. It may be kept, and calls that one once there is."""
+        native: Callable | None = None
+
+        def launch(*args, **kwargs) -> Any:
+            nonlocal native
+            try:
+                if native is None:
+                    if self.native is None:
+                        return self.call(grid, *args, **kwargs)
+                    native = self.native(grid)
+                return native(*args, **kwargs)
+            except Exception as error:
+                cut(error, keep=knobs.compilation.front_end_debugging)
+                raise
+
+        return launch
 
     def call(self, grid: Any, /, *args, **kwargs):
         """Launch the slow way; a traceback ends with the user's line."""
