@@ -94,7 +94,7 @@ def test_persistent_softmax_on_any_number_of_threads(threads, rng):
 
 @pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("shape, groups", [((3, 7), 4), ((64, 128), 4), ((300, 100), 32), ((50, 1000), 1),
-                                           ((1, 5), None), ((33, 40), None), ((5, 3), 9)])
+                                           ((1, 5), None), ((33, 40), None), ((5, 3), 9), ((15, 24), 5)])
 def test_layer_norm_backward(arrays, rng, shape, groups, shares):
     """Locks: many rows add to few partial sums. Shares: each program has one of its own."""
     x, dout = rng.standard_normal((2, *shape), dtype=np.float32)
@@ -113,6 +113,15 @@ def gradients_of(rng, rows, cols):
     _, mean, rstd = layer_norm.layer_norm(x, weight, weight)
     expected = layer_norm.reference_backward(*(a.astype(np.float64) for a in (dout, x, weight)))
     return (dout, x, weight, mean, rstd), expected
+
+
+@pytest.mark.parametrize("groups", [1, 3, None])
+def test_layer_norm_backward_ends_with_the_last_row(rng, groups):
+    """Programs take two rows at a time; what follows an odd one is no part of the arrays."""
+    arguments, expected = gradients_of(rng, 9, 20)
+    behind = [np.concatenate([a, np.full_like(a[:3], np.nan)])[:len(a)] for a in arguments]
+    for g, e in zip(layer_norm.layer_norm_backward(*behind, groups=groups), expected):
+        np.testing.assert_allclose(g, e, rtol=1e-4, atol=2e-4)
 
 
 def test_layer_norm_backward_is_the_same_for_any_number_of_threads(threads, rng):
