@@ -157,7 +157,7 @@ def test_gradients_of_queries_gain_by_turns(d):
 @pytest.mark.parametrize("d", [64, 128])
 def test_gradients_with_a_producer(d):
     """Those of queries took 0.75 and 0.88 of the time with a producer warp, those of keys and values, which load two
-    rows of numbers in each iteration, 1.03 and 1.10 times as long."""
+    rows of numbers in each iteration, 1.03 and 1.10 times as long while threads loaded these."""
     queries, keys = of_queries(d), of_keys(d)
     assert 0.6 < queries.best("producer") / queries.best("copies") < 1
     assert 1.03 < keys.best("producer") / keys.best("copies") < 1.4

@@ -314,24 +314,27 @@ def test_loops_that_read_what_they_wrote_keep_their_order(check):
 
 
 @triton.jit
-def gradients(dq_ptr, dk_ptr, q_ptr, k_ptr, row_ptr, L, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def gradients(dq_ptr, dk_ptr, q_ptr, k_ptr, row_ptr, L, SHIFT: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
+              BN: tl.constexpr):
     """As those of attention in one kernel: programs add to all rows of dq, and each loads a row of numbers."""
     n, d = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, D)
-    k = tl.load(k_ptr + n[:, None] * D + d[None, :])
+    k = tl.load(k_ptr + n[:, None] * D + d[None, :], mask=n[:, None] < L, other=0.0)
     dk = tl.zeros((BN, D), tl.float32)
     for start in range(0, L, BM):
         m = start + tl.arange(0, BM)
-        q_t = tl.load(q_ptr + m[None, :] * D + d[:, None])
-        ds_t = (tl.dot(k, q_t) - tl.load(row_ptr + m)[None, :]).to(q_t.dtype)
+        q_t = tl.load(q_ptr + m[None, :] * D + d[:, None], mask=m[None, :] < L, other=0.0)
+        row = tl.load(row_ptr + m + SHIFT, mask=m < L, other=0.0)
+        ds_t = (tl.dot(k, q_t) - row[None, :]).to(q_t.dtype)
         dk = tl.dot(ds_t, tl.trans(q_t), dk)
-        tl.atomic_add(dq_ptr + m[:, None] * D + d[None, :], tl.dot(tl.trans(ds_t), k), sem="relaxed")
-    tl.store(dk_ptr + n[:, None] * D + d[None, :], dk)
+        tl.atomic_add(dq_ptr + m[:, None] * D + d[None, :], tl.dot(tl.trans(ds_t), k), mask=m[:, None] < L,
+                      sem="relaxed")
+    tl.store(dk_ptr + n[:, None] * D + d[None, :], dk, mask=n[:, None] < L)
 
 
-def gradient_args(length, d, bm, bn):
+def gradient_args(length, d, bm, bn, shift=0):
     few = lambda *shape: (rng.random(shape) < 0.1).astype(np.float16)  # products of three stay exact
     zeros = [np.zeros((length, d), np.float32) for _ in range(2)]
-    return *zeros, few(length, d), few(length, d), data(np.float32, length), length, d, bm, bn
+    return *zeros, few(length, d), few(length, d), data(np.float32, length + 16), length, shift, d, bm, bn
 
 
 @pytest.mark.parametrize(("d", "bm", "bn", "warps"), [(64, 64, 64, 4), (128, 64, 128, 8), (64, 64, 128, 8)], ids=str)
@@ -345,13 +348,24 @@ def test_updates_in_a_loop_beside_a_producer_warp(check, d, bm, bn, warps):
     assert "cp.async.bulk.wait_group.read 0" in loop and "cp.async.bulk.wait_group 0" not in loop
 
 
+@pytest.mark.parametrize("shift", [0, 4, 1])
+@pytest.mark.parametrize("length", [128, 80, 144])
+def test_rows_that_the_producer_warp_loads(check, length, shift):
+    """In one piece where that is aligned and whole, and else element by element."""
+    args = gradient_args(length, 64, 64, 64, shift)
+    check(gradients, *args, grid=(-(-length // 64),), stages=2)
+    text, metadata = emulator.llvm_of(module_of(gradients, args)[0], num_stages=2)
+    assert metadata["producer_warps"]
+    assert ("cp.async.bulk.shared::cluster.global.mbarrier" in text) == (shift % 4 == 0)
+
+
 def test_rows_that_lie_where_tma_would_add():
     """Then the launch takes the kernel whose threads do everything in order."""
     memory = data(np.float32, 256, 64)
     args = [*gradient_args(128, 64, 64, 64)]
-    args[0], args[4] = memory[:128], memory.reshape(-1)[:128]
+    args[0], args[4] = memory[:128], memory.reshape(-1)[:144]
     module, values = module_of(gradients, args)
     _, metadata = emulator.llvm_of(module, num_stages=2)
     assert not emulator.fit(metadata, values, (2, 1, 1))
-    values[4] = memory.reshape(-1)[-128:]
+    values[4] = memory.reshape(-1)[-144:]
     assert emulator.fit(metadata, values, (2, 1, 1))

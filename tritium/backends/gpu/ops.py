@@ -266,6 +266,15 @@ class tma_load:
         return None
 
 
+@op("row_load", attrs=("tile",), effects="write", traits=("global_memory", "async_copy"))
+class row_load:
+    """Issue the copy of a 1-D tile into a buffer: operands (buffer, barrier, address). It lies in one piece, at a
+    multiple of 16 bytes. The mbarrier expects its bytes."""
+
+    def infer(buffer, barrier: T.Scalar, address: T.Ptr, *, tile: T.Tile) -> None:
+        return None
+
+
 @op("element_load", attrs=("tile", "axis", "wraps"), effects="write", traits=("global_memory",))
 class element_load:
     """Load a tile into a buffer element by element, for boxes that TMA cannot read; complete when it returns.

@@ -10,6 +10,7 @@ from tritium.insight.emulator import tensor_cores, tensor_memory
 from tritium.insight.emulator.code import WAITS
 from tritium.insight.emulator.faults import Fault, Unknown
 from tritium.insight.emulator.memory import WINDOW
+from tritium.insight.emulator.tma import run_of
 
 _BITS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64, "b": 1, "c": 8}
 
@@ -343,6 +344,13 @@ def _copy_box(s, guard, operands, rank, multicast):
             s.m.shared.start_box(index, data, t, s.get(barrier)[t], block)
 
 
+def _copy_run(s, guard, operands):
+    target, source, size, barrier = operands
+    for t in np.nonzero(guard)[0]:
+        index, data = run_of(s.m.memory, int(s.get(source)[t]), int(size), int(s.get(target)[t]))
+        s.m.shared.start_box(index, data, t, s.get(barrier)[t], t // s.m.members)
+
+
 def _in_mask(mask, blocks):
     if not mask or mask >> blocks:
         raise Fault(f"a copy to blocks {mask:b} of a cluster of {blocks}")
@@ -386,6 +394,7 @@ INSTRUCTIONS = [
         r"cp\.async\.bulk\.tensor\.(\d)d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes(\.multicast::cluster)?",
         _copy_box,
     ),
+    (r"cp\.async\.bulk\.shared::cluster\.global\.mbarrier::complete_tx::bytes", _copy_run),
     (r"cp\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.tile\.bulk_group", _store_box),
     (r"cp\.reduce\.async\.bulk\.tensor\.(\d)d\.global\.shared::cta\.(\w+)\.tile\.bulk_group", _store_box),
     (r"cp\.async\.bulk\.commit_group", _close_boxes),

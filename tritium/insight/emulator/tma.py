@@ -58,6 +58,14 @@ class TensorMap:
         return index, write if inside.any() else lambda data: None
 
 
+def run_of(memory, address, size, target):
+    """(places in shared memory, bytes) of a run of bytes that is copied there."""
+    if address % 16 or size % 16 or target % 16:
+        raise Fault("a copy of bytes in one piece wants multiples of 16")
+    data = memory.load(address + np.arange(0, size, 16), 16, None)
+    return target - SHARED_BASE + np.arange(size), data.reshape(-1)
+
+
 _ELEMENTS = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "fp64": np.float64}
 
 

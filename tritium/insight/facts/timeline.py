@@ -31,7 +31,8 @@ from tritium.passes import first_that
 
 LATENCY = 600  # cycles from a request to DRAM to its data
 
-_LOADS = (ops.load, gpu_ops.async_load, gpu_ops.tma_load, gpu_ops.element_load)
+_LOADS = (ops.load, gpu_ops.async_load, gpu_ops.tma_load, gpu_ops.row_load,
+          gpu_ops.element_load)  # fmt: skip
 _STORES = (ops.store, ops.atomic, ops.atomic_cas, gpu_ops.tma_store)
 _DOTS = (ops.dot, gpu_ops.dot_shared, gpu_ops.dot_buffers, gpu_ops.dot_scaled)
 _WAITS = (gpu_ops.async_wait, gpu_ops.mbarrier_wait, gpu_ops.dot_wait)

@@ -20,10 +20,11 @@ def swizzled(shape: tuple[int, ...], axis: int, size: int) -> tuple[tuple[int, .
     """Address images of a 2-D tile kept in rows of up to 128 bytes along `axis`, XOR-swizzled; and the row width.
 
     Bits along `axis` fill a row, then the other axis walks the rows, then further chunks of the axis follow. A 1-D tile
-    is a row like any other, in as many chunks as it takes.
+    lies in one piece.
     """
-    rows, cols = shape if len(shape) == 2 else (1, *shape)
-    axis += 2 - len(shape)
+    if len(shape) == 1:
+        return tuple(size << k for k in range(log2(shape[0]))), row_width(shape, 0, size)
+    rows, cols = shape
     inner, outer = (cols, rows) if axis == 1 else (rows, cols)
     width = row_width((rows, cols), axis, size)
     per_row = width // size

@@ -68,6 +68,8 @@ class ConsumerIteration(IterationEmitter):
                  slot: Value, parity: Value, before: Value | None = None, again: Value | None = None):
         super().__init__(emission, dict(zip(loop.schedule.body.args, (i, *values))), slot)
         self.build, self.parity, self.before, self.again = build, parity, before, again
+        self.rows = {row: k for k, group in enumerate(loop.groups) for row in group.keys if row in loop.rows}
+        self.there = set()  # groups that have been waited for
         self.first, self.last = {}, {}  # dot -> numbers of groups
         for k, group in enumerate(loop.groups):
             self.first.setdefault(group.first, []).append(k)
@@ -107,7 +109,16 @@ class ConsumerIteration(IterationEmitter):
         self.prepare(op)  # before it waits for its boxes
         for group in () if self.waits_for_turn(op) else self.first.get(op, ()):
             gpu_ops.mbarrier_wait(self.b, *self.full(group))
+            self.there.add(group)
         return super().dot(op, pending)
+
+    def made(self, op: Op) -> Value:
+        """A row is read when its group is there."""
+        group = self.rows.get(op)
+        if group is not None and group not in self.there:
+            gpu_ops.mbarrier_wait(self.b, *self.full(group))
+            self.there.add(group)
+        return super().made(op)
 
     def finished(self, dot: Op) -> Value:
         if self.build.ping_pong and dot not in self.started:

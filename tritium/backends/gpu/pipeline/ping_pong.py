@@ -78,7 +78,8 @@ def _has_marks(op: Op) -> bool:
 
 
 _MARKS = (gpu_ops.ping_pong_wait, gpu_ops.ping_pong_signal)
-_ALONE = (gpu_ops.mbarrier_wait, gpu_ops.mbarrier_arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, ops.load)
+_ALONE = (gpu_ops.mbarrier_wait, gpu_ops.mbarrier_arrive, gpu_ops.dot_shared, gpu_ops.dot_wait, gpu_ops.buffer_load,
+          ops.load)  # fmt: skip
 
 
 def _quiet(op: Op) -> bool:

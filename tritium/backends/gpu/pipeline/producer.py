@@ -10,22 +10,24 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
-from ....analysis.polynomial import ITERATION, Scalars, in_order
+from ....analysis.polynomial import ITERATION, Poly, Scalars, in_order
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, walk
 from ....ir.rewrite import effects, sweep
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
-from ..analysis.affine import Access, NoBox, access, box_of, narrow
+from ..analysis.affine import Access, Form, NoBox, access, bounds, box_of, form, narrow
 from ..analysis.demanded_rows import unobserved
-from ..tma import HostValues
+from ..tma import ALIGNMENT, HostValues, divisor
 from .loop_info import LoopInfo, stages_of
 from .ping_pong import alternating
 from .reordering import Reordering
-from .schedule import Schedule, prefetched_loads, schedule_dots, staged_loads
+from .schedule import Prefetched, Schedule, prefetched_loads, schedule_dots, staged_loads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....ir.builder import Builder
     from ....ir.core import Module, Value
     from ..analysis.preconditions import Row
@@ -129,6 +131,32 @@ class Load(NamedTuple):
     blocks: int = 1
 
 
+class Row(NamedTuple):
+    """A 1-D load that the lanes of the producer warp do: its addresses, and the bounds that its mask says."""
+
+    op: Op
+    form: Form
+    limits: tuple
+
+    @property
+    def in_one_piece(self) -> bool:
+        """True if the row lies in one piece of memory, at a multiple of 16 bytes."""
+        (axis,), size = self.form.axes, self.op.type.element.bytes
+        assert self.form.base is not None
+        offset = self.form.offset * Poly.of(size)
+        whole = min(divisor(self.form.base), offset.divisor(divisor), size * self.op.type.numel)
+        return axis.step == Poly.of(1) and whole >= ALIGNMENT
+
+    def operands(self, b: Builder, spell: Callable[[Poly], Value]) -> tuple[Value, Value, Value, Value]:
+        """Its address, the step from element to element, and the bounds of those that are loaded. `spell` emits a
+        polynomial as an i64."""
+        lows, highs = ([x[k] for x in self.limits if x[k] is not None] for k in (1, 2))
+        low, high = lows[0] if lows else Poly(), highs[0] if highs else Poly.of(self.op.type.numel)
+        assert self.form.base is not None
+        start = ops.addptr(b, self.form.base, spell(self.form.offset))
+        return start, spell(self.form.axes[0].step), spell(low), spell(high)
+
+
 class Group(NamedTuple):
     """Loads that share an mbarrier: the dots that read them first and last, and the loads."""
 
@@ -138,11 +166,12 @@ class Group(NamedTuple):
 
 
 class ProducerLoop(NamedTuple):
-    """A loop to specialize; each of its loads is in one of the `groups`."""
+    """A loop to specialize; each of its loads and rows is in one of the `groups`."""
 
     op: Op
     schedule: Schedule
     loads: dict
+    rows: dict
     groups: list
     stages: int
 
@@ -289,8 +318,7 @@ def buffers_of(loops: list[ProducerLoop], can: Capabilities) -> dict[tuple[T.Til
     for loop in loops:
         for group, (*_, keys) in enumerate(loop.groups):
             for place, key in enumerate(keys):
-                load = loop.loads[key].op
-                out.setdefault((load.type, can.axis(load), group, place), []).append(key)
+                out.setdefault((key.type, can.axis(key), group, place), []).append(key)
     return out
 
 
@@ -343,7 +371,9 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
     staged = staged_loads(info)
     if staged is None:
         raise _unstaged(info)
-    schedule = schedule_dots(info, staged, "producer", stages)
+    scalars = Scalars(op)
+    rows = _rows(opened, info, staged, scalars, barred) if opened.blocks == 1 else {}
+    schedule = schedule_dots(info, staged._replace(loads=(*staged.loads, *rows)), "producer", stages)
     if not all(_pure(x, barred) for x in op.operands[:3]):
         raise _loaded_bounds(op)
     dot = _not_staged(schedule)
@@ -351,9 +381,8 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
         raise _written_in(op)
     if dot is not None:
         raise Refused(dot, "a dot multiplies what is computed from loads, or wants them in another layout", _MULTIPLY)
-    scalars, loads = Scalars(op), {}
-    inside = {*schedule.body.ops, *schedule.body.args}
-    for load in schedule.loads:
+    loads, inside = {}, {*schedule.body.ops, *schedule.body.args}
+    for load in staged.loads:
         found = opened.box(load, scalars)
         if load.attrs["volatile"]:
             raise Refused(load, "the load is volatile")
@@ -368,7 +397,29 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
                           "mask the store, or mask the load in place of wrapping its rows")
         loads[load] = Load(load, found, narrow(found, load.mask), len(maps))
         maps.append(found)
-    return ProducerLoop(op, schedule, loads, _groups(schedule), stages)
+    return ProducerLoop(op, schedule, loads, rows, _groups(schedule), stages)
+
+
+def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars,
+          barred: tuple[Arg, ...]) -> dict[Op, Row]:
+    """The 1-D loads that the producer warp can do: their places are scalars, and a dot that is the last to read a
+    staged tile needs them, so that they are read before their slot is released."""
+    last = {}
+    for dot in info.dots:
+        last |= {load: dot for load in _loads_of(info, dot) if load in staged.loads}
+    inside, out = {*info.body.ops, *info.body.args}, {}
+    for load in info.body.ops:
+        if load.kind is not ops.load or len(T.shape(load.type)) != 1 or load.attrs["volatile"]:
+            continue
+        f, limits = form(load.operands[0], scalars), () if load.mask is None else bounds(load.mask, scalars)
+        if f is None or limits is None or f.base is None or f.axes[0].wrap or f.axes[0].end or len(limits) > 1:
+            continue
+        polys = f.offset, f.axes[0].step, *(p for _, *ends in limits for p in ends if p is not None)
+        values = {x for poly in polys for x in poly.values if x is not ITERATION}
+        placed = f.base in opened.known and all(_pure(x, barred) and _op(x) not in inside for x in values)
+        if placed and info.hoists_over_stores(load) and any(info.computed_from(dot, load) for dot in last.values()):
+            out[load] = Row(load, f, tuple(limits))
+    return out
 
 
 def _unstaged(info: LoopInfo) -> Refused:
@@ -394,7 +445,8 @@ _MULTIPLY = "multiply what is loaded, and scale the product"
 
 
 def _groups(schedule: Schedule) -> list[Group]:
-    """The staged loads, grouped by the dots that read them first and last."""
+    """The staged loads, grouped by the dots that read them first and last. A row is in a group whose last dot needs
+    it."""
     readers = {}
     for dot in schedule.dots:
         for load in _loads_of(schedule.info, dot):
@@ -403,6 +455,8 @@ def _groups(schedule: Schedule) -> list[Group]:
     found = {}
     for key, dots in readers.items():
         found.setdefault((dots[0], dots[-1]), Group(dots[0], dots[-1], [])).keys.append(key)
+    for row in (x for x in schedule.loads if len(x.type.shape) == 1):
+        next(group for group in found.values() if schedule.info.computed_from(group.last, row)).keys.append(row)
     return list(found.values())
 
 
@@ -471,5 +525,5 @@ def _pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
     return True
 
 
-__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Refused", "Written", "buffers_of", "bytes_of",
+__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Refused", "Row", "Written", "buffers_of", "bytes_of",
            "computed_from", "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip

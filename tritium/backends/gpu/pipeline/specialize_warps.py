@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ..target import Target
     from ..tma import Tma
     from .capabilities import Capabilities
-    from .producer import Found, Load, ProducerLoop
+    from .producer import Found, Load, ProducerLoop, Row
 
 
 def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
@@ -425,10 +425,14 @@ class _Build:
             for group, (*_, keys) in enumerate(loop.groups):
                 gpu_ops.mbarrier_wait(b, self.at(self.empty, group, mine), ops.xor(b, phase, self.i32(1)))
                 filled = self.at(self.full, group, mine)
-                for key in sorted(keys, key=lambda key: -loop.loads[key].blocks):  # multicast first
+                boxes = [key for key in keys if key in loop.loads]
+                for key in sorted(boxes, key=lambda key: -loop.loads[key].blocks):  # multicast first
                     load = loop.loads[key]
                     buffer = slot_address(b, self.buffers[key], load.op.type, mine)
                     self.load(load, buffer, filled, iteration, scalar, loop.op)
+                for key in keys:
+                    if key in loop.rows:
+                        self.load_row(loop.rows[key], mine, filled, iteration, scalar)
                 gpu_ops.mbarrier_arrive(b, filled)
             more = ops.add(b, iteration, ops.constant(b, value=1, type=T.i64))
             ops.yield_(b, more, *self.after(mine, phase))
@@ -456,6 +460,29 @@ class _Build:
             gpu_ops.element_load(b, buffer, origin, *numbers, tile=tile, axis=axis, wraps=wraps)
             ops.yield_(b)
         b.emit(ops.if_, (fits,), {}, (by_tma.block, by_hand.block))
+
+    def load_row(self, row: Row, slot: Value, barrier: Value, iteration: Value, scalar: _Slice) -> None:
+        """Copy a row into its buffer, if it lies in one piece and is whole; otherwise the lanes load its elements."""
+        b = self.b
+        b.loc = row.op.loc
+        tile, number = row.op.type, lambda value: ops.constant(b, value=value, type=T.i64)
+        buffer = slot_address(b, self.buffers[row.op], tile, slot)
+        start, step, low, high = row.operands(b, lambda x: write(b, x, iteration, scalar))
+        copy = lambda: gpu_ops.row_load(b, buffer, barrier, start, tile=tile)
+        bounds = number(0), number(0), number(1), step, low, high
+        by_hand = lambda: gpu_ops.element_load(b, buffer, start, *bounds, tile=T.Tile((1, *tile.shape), tile.element),
+                                               axis=1, wraps=(False, False))  # fmt: skip
+        if not row.in_one_piece or not row.limits:
+            copy() if row.in_one_piece else by_hand()
+            return
+        whole = ops.and_(b, ops.le(b, low, number(0)), ops.ge(b, high, number(tile.numel)))
+        branches = []
+        for emit in (copy, by_hand):
+            with b.region() as branch:
+                emit()
+                ops.yield_(b)
+            branches.append(branch.block)
+        b.emit(ops.if_, (whole,), {}, tuple(branches))
 
     def load_box(self, load: Load, buffer: Value, barrier: Value, starts: Sequence[Value]) -> None:
         b, tile, axis = self.b, load.op.type, self.can.axis(load.op)

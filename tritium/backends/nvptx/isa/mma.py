@@ -117,5 +117,6 @@ LOWER = {
     gpu_ops.tensor_memory_alloc: tensor_memory.tensor_memory_alloc,
     gpu_ops.tensor_memory_free: tensor_memory.tensor_memory_free,
     gpu_ops.tma_load: tma.tma_load,
+    gpu_ops.row_load: tma.row_load,
     gpu_ops.tma_store: tma.tma_store,
 }

@@ -66,6 +66,12 @@ def copy_box(g: NvLowering, target: Val, tensor: Val, coordinates: Sequence[Val]
     statement(g, f"{how} {body};", *values)
 
 
+def copy_run(g: NvLowering, target: Val, source: Val, size: int, barrier: Val) -> None:
+    """Have bytes copied to shared memory that lie in one piece; `barrier` counts them."""
+    how = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    statement(g, f"{how} [$0], [$1], {size}, [$2];", target, source, barrier)
+
+
 def store_box(g: NvLowering, tensor: Val, coordinates: Sequence[Val], source: Val, how: str | None) -> None:
     """Have a box written from shared memory, or combined with what is there (`how`)."""
     rank = len(coordinates)

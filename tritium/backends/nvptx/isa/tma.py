@@ -12,7 +12,7 @@ from ...gpu.lower.shared_memory import Passage
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, bytes_of, takes_shared
 from ...gpu.tma import ALIGNMENT, Tma, divisor
 from ..runtime.tensor_map import MOST_MAPS, TYPES
-from .shared_memory import await_boxes, block_rank, copy_box, end_boxes, expect, store_box
+from .shared_memory import await_boxes, block_rank, copy_box, copy_run, end_boxes, expect, store_box
 from .threads import barrier, proxy_fence
 from .warp_roles import element_store
 
@@ -127,6 +127,14 @@ def tma_load(g: NvLowering, op: Op, buffer: Sequence[Val], mbarrier: Sequence[Va
                 place, *at = (w.binary("add", x, g.int(step)) for x, step in zip(start, further))
                 where = g.shared.pointer(g, place), tensor[0], (*outer, *at)
                 copy_box(g, *where, g.shared.pointer(g, mbarrier[0]), blocks)
+
+
+def row_load(g: NvLowering, op: Op, buffer: Sequence[Val], mbarrier: Sequence[Val], address: Sequence[Val]) -> None:
+    """One copy, by the warp's first lane."""
+    size, barrier = bytes_of(op.attrs["tile"]), g.shared.pointer(g, mbarrier[0])
+    with g.w.when(first_lane(g)):
+        expect(g, barrier, size)
+        copy_run(g, g.shared.pointer(g, buffer[0]), address[0], size, barrier)
 
 
 def combines(how: str, element: T.Scalar) -> bool:

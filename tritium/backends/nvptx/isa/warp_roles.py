@@ -193,7 +193,7 @@ def _swizzled(g: NvLowering, index: Sequence[Val], tile: T.Tile, axis: int, size
     chunk, inner = w.binary("udiv", along, g.int(width)), w.binary("urem", along, g.int(width))
     row = w.binary("add", w.binary("mul", chunk, g.int(rows)), index[1 - axis])
     at = w.binary("add", w.binary("mul", row, g.int(width)), inner)
-    mask = {128: 7, 64: 3, 32: 1}.get(width, 0)
+    mask = {128: 7, 64: 3, 32: 1}.get(width, 0) if rows > 1 else 0
     swizzle = w.binary("shl", w.binary("and", w.binary("lshr", at, g.int(7)), g.int(mask)), g.int(4))
     return w.binary("xor", at, swizzle)
 
