@@ -118,3 +118,11 @@ def test_effects_of_a_loop_are_those_of_its_body(inner, wanted):
       }}
     }}""")
     assert effects(module.body.ops[0]) == wanted
+
+
+def test_kinds_are_those_of_regions_too_and_of_one_module():
+    module = parse_module("kernel @f(%c: i1, %x: i32) { if %c { print %x {prefix=\"\"} yield } { yield } }")
+    assert {kind.name for kind in module.kinds} == {"if", "print", "yield"}
+    assert module.kinds is module.kinds
+    swept = sweep(module, lambda b, op: ERASE if op.kind is ops.if_ else None)
+    assert swept.kinds == frozenset()

@@ -180,12 +180,26 @@ class Module:
             self._found[analysis] = analysis(self)
         return self._found[analysis]
 
+    @property
+    def kinds(self):
+        """The kinds of the ops of the body: a pass that looks for some of them need not walk a module without.
+
+        >>> from tritium.ir.text import parse_module
+        >>> [kind.name for kind in parse_module("kernel @f(%x: i32) {\\n  %0 = add %x, %x : i32\\n}").kinds]
+        ['add']
+        """
+        return self.found_by(_kinds)
+
     def __str__(self):
         from .text import print_module
         return print_module(self)
 
     def __repr__(self):
         return f"Module({self.name!r}, {len(self.body.ops)} ops)"
+
+
+def _kinds(module):
+    return frozenset([op.kind for op in walk(module.body)])
 
 
 def behind_views(x):

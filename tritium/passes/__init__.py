@@ -47,12 +47,13 @@ def run(module, pipeline, watch=None):
     kernel @f(%x: i32) {
     }
     """
+    checked = knobs.verify
     for step in pipeline:
         if isinstance(step, first_that):
             module = step(module, watch)
             continue
         after = step(module)
-        if knobs.verify and after is not module:
+        if checked and after is not module:
             verify(after, made_by=step)
         if watch:
             watch(step, module, after)

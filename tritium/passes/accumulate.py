@@ -26,6 +26,8 @@ def accumulate(module):
     >>> accumulate(m).body.ops[-1].operands[2].name
     'c'
     """
+    if ops.dot not in module.kinds:
+        return module
     if not any(op.kind is ops.add and any(map(_from_zero, op.operands)) for op in walk(module.body)):
         return module
     counts = uses(module.body)

@@ -27,9 +27,9 @@ def apply_hints(module):
 
 
 def _applied(module):
-    hints = [op for op in walk(module.body) if op.kind is ops.hint]
-    if not hints:
+    if ops.hint not in module.kinds:
         return module
+    hints = [op for op in walk(module.body) if op.kind is ops.hint]
     used = {x for op in walk(module.body) for x in op.operands}
     statements = {op for op in hints if op not in used}
     return module.replace(body=_Apply(statements).block(module.body)) if statements else module

@@ -56,7 +56,7 @@ def apply_ranges(module):
       store %3, %2
     }
     """
-    if any(op.kind.mma for op in walk(module.body)):
+    if any(kind.mma for kind in module.kinds):
         return module
     found = dict(_found(module))
     if not found:

@@ -30,7 +30,7 @@ def licm(module):
     >>> [op.kind.name for op in licm(m).body.ops]
     ['mul', 'for']
     """
-    if not any(op.kind.loop for op in walk(module.body)):
+    if not any(kind.loop for kind in module.kinds):
         return module
     return _Hoist().module(module)
 

@@ -109,8 +109,10 @@ def _all_tiles(loop, sums):
 
 def _candidates(module):
     """loop -> {which of its results is only reduced: how}."""
+    if ops.for_ not in module.kinds or ops.reduce not in module.kinds:
+        return {}
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and len(op.operands) > 3]
-    if not loops or not any(op.kind is ops.reduce for op in walk(module.body)):
+    if not loops:
         return {}
     users: dict[Any, list[Op]] = {}
     for op in walk(module.body):

@@ -31,6 +31,8 @@ def sink_stores(module):
     >>> [op.kind.name for op in sink_stores(m).body.ops]
     ['if']
     """
+    if ops.if_ not in module.kinds:
+        return module
     blocks = [module.body, *(region for op in walk(module.body) for region in op.regions)]
     if not any(op.kind is ops.if_ and op.types for block in blocks for op in block.ops):
         return module

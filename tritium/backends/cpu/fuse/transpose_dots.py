@@ -32,7 +32,7 @@ _TYPES = (T.f32, T.f64)  # bytes and bf16 have products that pack their operands
 
 def transpose_dots(module: Module) -> Module:
     """Swap and transpose the operands of dots whose sums are stored, and lhs loaded, along the first axis."""
-    if not any(op.kind is ops.dot for op in walk(module.body)):
+    if ops.dot not in module.kinds:
         return module
     found = _Search(module)
     if not found.stores:

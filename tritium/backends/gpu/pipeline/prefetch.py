@@ -48,6 +48,8 @@ def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Modul
     A part of a thread's registers is their budget (`CostModel.prefetch_share`). A load moves above a store only if the
     launcher checks that they do not alias. Without `copies`, no loop is left to asynchronous copies.
     """
+    if ops.for_ not in module.kinds:
+        return module
     assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
     most = target.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
     reordering, registers = Reordering.of(module, assumed), (most + 1) // target.cost.prefetch_share

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def share_loads(module: Module, target: Target) -> Module:
     """Stage loaded operands of innermost loops with several register dots in shared memory, if occupancy allows."""
-    if not any(map(_has_several, walk(module.body))):
+    if ops.for_ not in module.kinds or not any(map(_has_several, walk(module.body))):
         return module
     can = capabilities(target, module, None)
     room = target.shared_bytes * module.attrs["num_warps"] // target.cost.warps_with_all_registers

@@ -61,6 +61,8 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
 
     A load moves above a store only if the launcher checks that they do not alias.
     """
+    if ops.for_ not in module.kinds:
+        return module
     assumed, kept = Assumed(module), _Kept(module)
     can, reordering = capabilities(target, module, assumed.nonnegative), Reordering.of(module, assumed)
 
@@ -84,7 +86,8 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
 
 def most_stages(module: Module) -> int:
     """The most stages that a loop of the module asks for; 1 without loops."""
-    return max((stages_of(op, module) for op in walk(module.body) if op.kind is ops.for_), default=1)
+    loops = (op for op in walk(module.body) if op.kind is ops.for_) if ops.for_ in module.kinds else ()
+    return max((stages_of(op, module) for op in loops), default=1)
 
 
 class _Kept:

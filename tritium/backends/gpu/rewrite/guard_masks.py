@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 def guard_masks(module: Module) -> Module:
     """Skip comparing and selecting elements in iterations whose mask is all true."""
+    if ops.for_ not in module.kinds:
+        return module
     bodies = (op.regions[0] for op in walk(module.body) if op.kind is ops.for_)
     found = {op: guard for body in bodies for op, guard in guards(body).items()}
 

@@ -6,7 +6,7 @@ MMAs are asynchronous, which ptxas gives up in functions with calls.
 from __future__ import annotations
 
 from .... import ops
-from ....ir.core import Module, walk
+from ....ir.core import Module
 from ....passes.inline_calls import has_tiles, inline_calls
 
 
@@ -19,4 +19,4 @@ def inline_for_gpu(module: Module) -> Module:
 
 
 def _multiplies(module: Module) -> bool:
-    return any(op.kind is ops.dot for op in walk(module.body))
+    return ops.dot in module.kinds

@@ -46,6 +46,8 @@ class Carried(NamedTuple):
 
 def join_sums(module: Module, target: Target) -> Module:
     """Combine the lanes' partial row sums after loops around dots, not in each iteration."""
+    if ops.for_ not in module.kinds:
+        return module
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and any(x.kind.mma for x in op.regions[0].ops)]
     found = {op: sums for op in loops if (sums := _sums(op, target, module.attrs["num_warps"]))}
     return dce(sweep(module, _Joining(found).rule)) if found else module

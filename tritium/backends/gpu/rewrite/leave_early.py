@@ -56,9 +56,9 @@ def leave_early(module: Module) -> Module:
       }
     }
     """
-    made = list(walk(module.body))
-    if not any(op.kind.combines for op in made) or any(op.kind.mma for op in made):
+    if not any(kind.combines for kind in module.kinds) or any(kind.mma for kind in module.kinds):
         return module
+    made = list(walk(module.body))
     condition = _deciding(module, [op for op in made if not op.regions and op.kind.effects_of(op) == "write"])
     if condition is None:
         return module

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def multiply_scaled(module: Module, target: Target) -> Module:
     """Use the block-scaled MMA where there is one. The blocks of a cluster split plain dots only."""
+    if ops.dot not in module.kinds:
+        return module
     if not any(op.kind is ops.dot and len(op.operands) > 3 for op in walk(module.body)):
         return module
     warps, alone = module.attrs["num_warps"], module.attrs.get("num_ctas", 1) == 1

@@ -40,7 +40,7 @@ def reduce_to_extrema(module: Module) -> Module:
       }
     }
     """
-    return sweep(module, _by_instruction)
+    return sweep(module, _by_instruction) if ops.reduce in module.kinds else module
 
 
 def _by_instruction(b: Rewriter, op: Op) -> Value | None:

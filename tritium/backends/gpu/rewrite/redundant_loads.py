@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 def eliminate_redundant_loads(module: Module, target: Target) -> Module:
     """Load elements that a dot's operand repeats along an axis once, and broadcast them."""
+    if ops.for_ not in module.kinds:
+        return module
     loops = [op for op in walk(module.body) if op.kind is ops.for_ and _computes_operands(op)]
     if not loops:
         return module

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @each_function
 def simplify_induction(module: Module) -> Module:
     """Carry tiles with a uniform step as scalar offsets through loops, in functions too."""
-    return sweep(module, _rule)
+    return sweep(module, _rule) if ops.for_ in module.kinds else module
 
 
 def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:

@@ -59,6 +59,8 @@ def split_dots(module: Module, target: Target) -> Module:
             return None
         return _sum(b, way, _parts(b, left, way), _parts(b, right, way), acc)
 
+    if ops.dot not in module.kinds:
+        return module
     wanted = any(op.kind is ops.dot and op.attrs["precision"] in WAYS for op in walk(module.body))
     return sweep(module, rule) if wanted else module
 

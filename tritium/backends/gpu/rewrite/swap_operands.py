@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 def swap_operands(module: Module, target: Target) -> Module:
     """Swap the operands of dots, and transpose their sums, where tensor cores read the rhs better as the lhs."""
+    if ops.dot not in module.kinds:
+        return module
     if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
         return module
     can = capabilities(target, module, [])

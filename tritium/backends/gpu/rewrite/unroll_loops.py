@@ -58,6 +58,8 @@ def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
     @each_function
     def unroll_loops(module: Module) -> Module:
         """Write out short loops of known length."""
+        if ops.for_ not in module.kinds:
+            return module
         threads = lanes * module.attrs.get("num_warps", 4)
         if not any(_is_short(op, threads, cost) for op in walk(module.body)):
             return module
