@@ -220,13 +220,14 @@ def _all_targets() -> None:
 
 @locks.once
 def _machine(triple: str, cpu: str, features: str, opt: int):
-    """One llvmlite target machine per kind of machine and effort; they are costly and never change."""
+    """(llvmlite's target machine, its data layout) per kind of machine and effort: costly, and never changed."""
     binding = llvm()
     if triple.partition("-")[0] != binding.get_process_triple().partition("-")[0]:
         _all_targets()
     target = binding.Target.from_triple(triple)
     # `small` keeps constants one instruction away; ORC puts an object's sections side by side.
-    return target.create_target_machine(cpu, features, opt, reloc="pic", codemodel="small", jit=True)
+    made = target.create_target_machine(cpu, features, opt, reloc="pic", codemodel="small", jit=True)
+    return made, str(made.target_data)
 
 
 _ADD = {"sroa": "sroa", "newgvn": "new_gvn", "instcombine": "instruction_combine", "simplifycfg": "simplify_cfg",
@@ -251,8 +252,8 @@ def _parsed(text: str, machine: Machine, opt: int):
                 module.verify()
             except RuntimeError as error:
                 raise InternalError(f"LLVM rejects the generated code: {error}", _save(text)) from None
-            tm = _machine(machine.triple, machine.cpu, machine.features, opt)
-            module.triple, module.data_layout = machine.triple, str(tm.target_data)
+            tm, layout = _machine(machine.triple, machine.cpu, machine.features, opt)
+            module.triple, module.data_layout = machine.triple, layout
             yield module, tm
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from .... import knobs, passes
@@ -29,5 +30,11 @@ def target_info(target: AmdTarget) -> TargetInfo:
 
 def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`."""
-    amd = AmdTarget.of(knobs.runtime.override_arch or target.arch)
+    return _pipeline(target, knobs.runtime.override_arch or target.arch)
+
+
+@functools.cache
+def _pipeline(target: GPUTarget, arch: str | int) -> tuple:
+    """Made once: what a type is legalized to stays known."""
+    amd = AmdTarget.of(arch)
     return early_passes(target, amd, amd.cpu, target_info(amd))

@@ -57,6 +57,7 @@ class Lowering:
         self.values = {}
         self.late_loads = {}
         self.overlapping: frozenset[Op] = frozenset()  # loads of the block that share elements
+        self._overlapping: dict[Block, frozenset[Op]] = {}  # those of blocks that were seen: regions may be many times
         self.shared_loads: dict[int, tuple[int, Registers]] = {}  # those that wait, with the width of their accesses
         self.loaded = {}  # what they loaded, by address, mask and value for the rest
         self.used = uses(module.body)
@@ -65,7 +66,7 @@ class Lowering:
         self.small_quotients = module.attrs.get("small_quotients", False)
         specialized = module.attrs.get("producer_warps")
         # MMAs are faster where a warp's number is known to be one for all lanes.
-        self.by_thread = not specialized and not any(op.kind.mma for op in walk(module.body))
+        self.by_thread = not specialized and not any(kind.mma for kind in module.kinds)
         self.callees = {}  # functions by name
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}
@@ -103,7 +104,10 @@ class Lowering:
     def block(self, block: Block) -> list[Sequence[Val]]:
         """Lower every op of a block but its closing yield; returns what it yields."""
         earlier, here = frozenset(self.late_loads), self.w.here
-        around, self.overlapping = self.overlapping, overlapping_loads(block)
+        around = self.overlapping
+        if block not in self._overlapping:
+            self._overlapping[block] = overlapping_loads(block)
+        self.overlapping = self._overlapping[block]
         for op in block.ops:
             if op.kind.terminator:
                 break

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....ir.core import Block, Module, Op, called, callees_first, walk
+from ....ir.core import Block, Module, Op, called, callees_first
 from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
-from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, uses_of
+from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, use_of
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 def allocate_shared(module: Module, target: Target) -> Module:
     """Give every op that takes shared memory its addresses, and the module the bytes it takes in all."""
-    declared, room = uses_of(target), Room(target, module.attrs["num_warps"], 0, (), "producer_warps" in module.attrs)
+    room = Room(target, module.attrs["num_warps"], 0, (), "producer_warps" in module.attrs)
     found: dict[Op, dict] = {}
 
     def allocated(body: Block, start: int) -> int:
-        stack = _Stack(room._replace(used=uses(body)), declared, start)
+        stack = _Stack(room._replace(used=uses(body)), start)
         stack.block(body)
         found.update(stack.found)
         return stack.bytes
@@ -48,15 +48,14 @@ def allocate_shared(module: Module, target: Target) -> Module:
 def fits_shared_memory(module: Module, target: Target) -> bool:
     """True if a program's shared memory is no more than there is, or nothing is buffered: fewer stages would not
     help."""
-    buffered = any(op.kind is gpu_ops.multibuffer for op in walk(module.body))
-    return not buffered or module.attrs["shared_bytes"] <= target.shared_bytes
+    return gpu_ops.multibuffer not in module.kinds or module.attrs["shared_bytes"] <= target.shared_bytes
 
 
 class _Stack:
     """The buffers that are alive while a block runs, as (start, end). What lies below `start` belongs to callers."""
 
-    def __init__(self, room: Room, declared: dict[object, Use], start: int):
-        self.room, self.declared = room, declared
+    def __init__(self, room: Room, start: int):
+        self.room = room
         self.alive = [(0, start)] if start else []
         self.bytes = 0  # the most there ever is
         self.behind_tma = 0  # where that ends which TMA reads, if nothing else is in use; 0 if that is not known
@@ -75,7 +74,7 @@ class _Stack:
                 self.block(region)
             if op.kind.control_flow:
                 self.behind_tma = 0
-            use = self.declared.get(op.kind)
+            use = use_of(self.room.target, op.kind)
             if op.kind is gpu_ops.release:
                 start = self.starts[op.operands[0]]
                 self.alive = [buffer for buffer in self.alive if buffer[0] < start]

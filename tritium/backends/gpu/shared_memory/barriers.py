@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import annotate
 from .. import ops as gpu_ops
-from .needs import Use, uses_of
+from .needs import Use, use_of
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 def insert_barriers(module: Module, target: Target) -> Module:
     """Mark ops that must wait for readers of the shared memory they write; wait for TMA stores at the end."""
-    declared = uses_of(target)
-    stores = any(op.kind is gpu_ops.tma_store for op in walk(module.body))
+    stores = gpu_ops.tma_store in module.kinds
     found: dict[Op, dict] = {}
-    kernel = _Readers(declared, stores, found)
+    kernel = _Readers(target, stores, found)
     kernel.block(module.body)
     for function in module.functions:
-        inside = _Readers(declared, False, found)
+        inside = _Readers(target, False, found)
         inside.join()  # another call may still be reading
         inside.block(function.body)
     functions = [function.replace(annotate(function.body, found)) for function in module.functions]
@@ -54,8 +53,8 @@ class _Readers:
 
     If TMA reads only addresses below `tma_end`, that is not 0. `stores`: the kernel has TMA stores."""
 
-    def __init__(self, declared: dict[object, Use], stores: bool, found: dict[Op, dict]):
-        self.declared, self.stores, self.found = declared, stores, found
+    def __init__(self, target: Target, stores: bool, found: dict[Op, dict]):
+        self.target, self.stores, self.found = target, stores, found
         self.threads, self.tma, self.unwritten, self.tma_end = False, False, False, 0
 
     def join(self) -> None:
@@ -79,7 +78,8 @@ class _Readers:
             self.tma, self.tma_end, self.threads = False, 0, True
             self.unwritten = self.unwritten and not op.attrs["written"]
         elif "shared" in op.attrs:
-            use = self.declared[op.kind]
+            use = use_of(self.target, op.kind)
+            assert use is not None
             sync = self.awaited(op, use)
             if sync != op.attrs.get("sync"):
                 attrs = {name: x for name, x in op.attrs.items() if name != "sync"}

@@ -17,6 +17,7 @@ from ....ir.core import Op
 from ....named_tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from ....ir.opdef import OpKind
     from ..target import Target
 
 SCRATCH_ALIGNMENT = 16  # bytes: the widest access
@@ -73,7 +74,7 @@ class Use(NamedTuple):
     leaves: str = "threads"
 
 
-_USES: dict[Callable, Use] = {}  # of lowerings
+_USES: dict[Any, Use] = {}  # of lowerings
 
 
 def takes_shared(needs: Callable[[Op, Room], Need | None], **how: Any) -> Callable[[Callable], Callable]:
@@ -86,15 +87,15 @@ def takes_shared(needs: Callable[[Op, Room], Need | None], **how: Any) -> Callab
     return declare
 
 
-def uses_of(target: Target) -> dict[Any, Use]:
-    """The kinds of ops that may take shared memory on a target, and how.
+def use_of(target: Target, kind: OpKind) -> Use | None:
+    """How ops of a kind take shared memory on a target; None if they never do.
 
     >>> from tritium import ops
     >>> from tritium.backends.nvptx.isa.target import NvTarget
-    >>> ops.sort in uses_of(NvTarget.of(80)), ops.add in uses_of(NvTarget.of(80))
-    (True, False)
+    >>> use_of(NvTarget.of(80), ops.sort) is None, use_of(NvTarget.of(80), ops.add) is None
+    (False, True)
     """
-    return {kind: _USES[lowering] for kind, lowering in target.lower.items() if lowering in _USES}
+    return _USES.get(target.lower.get(kind))
 
 
 def addresses(op: Op) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from .... import knobs, passes
@@ -27,5 +28,11 @@ def target_info(target: NvTarget) -> TargetInfo:
 
 def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`."""
-    nv = NvTarget.of(knobs.runtime.override_arch or target.arch)
+    return _pipeline(target, knobs.runtime.override_arch or target.arch)
+
+
+@functools.cache
+def _pipeline(target: GPUTarget, arch: str | int) -> tuple:
+    """Made once: what a type is legalized to stays known."""
+    nv = NvTarget.of(arch)
     return early_passes(target, nv, "NVIDIA GPUs", target_info(nv))
