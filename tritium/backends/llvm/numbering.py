@@ -75,16 +75,19 @@ class NumberingWriter(Writer):
     """
 
     def emit(self, type: str, text: str, *operands: Val) -> Val:
-        level = 0
+        place, levels = 0, self.levels
         for x in operands:
-            level = max(level, x.level)
-        for place in (level, max(level, self.floor)):
-            known = self.levels[place].made
-            found = known.get(text)
-            if found is not None and found.type == type:
-                return found
-        known[text] = found = super().emit(type, text, *operands)
-        self.levels[place].pure += 1
+            if x.level > place:
+                place = x.level
+        at = levels[place]
+        found = at.made.get(text)
+        if place < self.floor and (found is None or found.type != type):
+            place = self.floor
+            at = levels[place]
+            found = at.made.get(text)
+        if found is None or found.type != type:
+            at.made[text] = found = self._line(type, text, place)
+            at.pure += 1
         return found
 
     def effect(self, text: str, type: str = "", at: int = -1) -> Val:

@@ -315,11 +315,16 @@ class Writer:
         """
         level = self.floor
         for x in operands:
-            level = max(level, x.level)
+            if x.level > level:
+                level = x.level
+        return self._line(type, text, level)
+
+    def _line(self, type: str, text: str, level: int) -> Val:
+        """A line that gives a value of `type`, at `level`."""
         self._count = n = self._count + 1
         v = Val(f"%x.{n}")
         v.type, v.level = type, level
-        self.levels[level].lines.append(f"  {v} = {text}{self.here}")
+        self.levels[level].lines.append(f"  %x.{n} = {text}{self.here}")
         return v
 
     def effect(self, text: str, type: str = "", at: int = -1) -> Val:
@@ -328,9 +333,7 @@ class Writer:
         if not type or type == "void":
             self.levels[level].lines.append(f"  {text}{self.here}")
             return _NOTHING
-        v = self.fresh(type, level)
-        self.levels[level].lines.append(f"  {v} = {text}{self.here}")
-        return v
+        return self._line(type, text, level)
 
     def const(self, type: str, x: Any) -> Val:
         """The constant `x` of `type`, the same in all lanes of a vector.

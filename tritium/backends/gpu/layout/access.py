@@ -36,6 +36,7 @@ class Accesses:
     across: dict[Op, tuple[int, int]]  # see `loads_across`
     combined: dict[tuple[int, ...], int]  # see `_combined_axes`
     forms: Scalars = field(default_factory=Scalars)
+    orders: dict[Op, Order] = field(default_factory=dict)  # those that were asked for
 
     @staticmethod
     def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
@@ -57,6 +58,12 @@ class Accesses:
 
     def order(self, op: Op) -> Order:
         """(shape, axes from most to least contiguous) of a memory op."""
+        found = self.orders.get(op)
+        if found is None:
+            found = self.orders[op] = self._order(op)
+        return found
+
+    def _order(self, op: Op) -> Order:
         shape = op.pointer.type.shape
         contiguity = [min(pair) for pair in zip(self.info(op.pointer).contiguity, shape)]
         ranks: list[float] = [-run for run in contiguity]

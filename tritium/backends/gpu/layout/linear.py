@@ -171,22 +171,22 @@ def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int, order
     Layout((2, 256), reg=(64, 128), lane=(1, 2, 4, 8, 16), warp=(256, 32))
     """
     order = tuple(order or reversed(range(len(shape))))
-    bits = [1 << (axis_bits(shape, axis)[0] + k) for axis in order for k in range(log2(shape[axis]))]
-    fast = log2(shape[order[0]])
-    inner = min(log2(per_thread), fast)
+    bits = [1 << k for low, width in (axis_bits(shape, axis) for axis in order) for k in range(low, low + width)]
+    inside, places = log2(lanes), log2(warps)
+    inner = min(log2(per_thread), log2(shape[order[0]]))
     reg, rest = bits[:inner], bits[inner:]
     if also:
         low, width = axis_bits(shape, also[0])
-        count = min(log2(also[1]), width, max(0, len(rest) - log2(lanes) - log2(warps)))
+        count = min(log2(also[1]), width, max(0, len(rest) - inside - places))
         mine = [1 << (low + k) for k in range(count)]
         reg, rest = reg + mine, [x for x in rest if x not in mine]
-    lane, rest = rest[: log2(lanes)], rest[log2(lanes) :]
+    lane, rest = rest[:inside], rest[inside:]
     if within_warp is not None:
         low, width = axis_bits(shape, within_warp)
-        others = [x for x in rest if not 1 << low <= x < 1 << (low + width)][: log2(warps)]
+        others = [x for x in rest if not 1 << low <= x < 1 << (low + width)][:places]
         rest = others + [x for x in rest if x not in others]
-    warp, rest = rest[: log2(warps)], rest[log2(warps) :]
-    return Layout(tuple(shape), tuple(reg + rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))
+    warp, rest = rest[:places], rest[places:]
+    return Layout(tuple(shape), tuple(reg + rest), pad(lane, inside), pad(warp, places))
 
 
 def transposing(shape: Sequence[int], size: int, axis: int, warps: int, lanes: int) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -143,9 +144,29 @@ def addptr(g: Lowering, op: Op, p: Sequence[Val], offset: Sequence[Val]) -> Regi
     stored = "i8" if pointee is T.i1 else llvm_type(pointee)
     before = p.addends if type(p) is Registers else ()
     addends = (*(before or ((p,),)), (offset, widen, stored, pointee.bytes))
-    out = Registers(len(p), lambda r: _address(g, addends, r))
+    (pointers,), *offsets = addends
+    added = [_offset(*each) for each in offsets]
+    out = Registers(len(p), lambda r: _address(g, pointers, added, r))
     out.addends = addends
     return out
+
+
+class Offset(NamedTuple):
+    """A tile of offsets that are added to pointers: how to widen one, and what it counts."""
+
+    registers: Sequence[Val]
+    widen: str
+    pointee: str
+    size: int
+    scaled: Affine | None  # the sums of strides that they are, if known
+    distinct: int  # by how many values registers may differ: of the offsets, or of numbers of strides
+
+
+def _offset(registers: Sequence[Val], widen: str, pointee: str, size: int) -> Offset:
+    affine = affine_of(registers)
+    if affine is None or affine.scale is None:
+        return Offset(registers, widen, pointee, size, None, distinct_values(registers))
+    return Offset(registers, widen, pointee, size, affine, len(set(affine.numbers)))
 
 
 class Term(NamedTuple):
@@ -156,19 +177,21 @@ class Term(NamedTuple):
     add: Callable[[Val], Val]
 
 
-def _address(g: Lowering, addends: tuple, r: int) -> Val:
+_ORDER = operator.itemgetter(0, 1)  # of terms
+
+
+def _address(g: Lowering, pointers: Sequence[Val], offsets: Sequence[Offset], r: int) -> Val:
     """The sum of a register's pointer and offsets."""
-    (pointers,), *offsets = addends
     (at, total), terms = g.sum_of(pointers[r]), []
-    for offset, widen, pointee, size in offsets:
-        affine, step = affine_of(offset), functools.partial(_step, g, widen, pointee)
-        if affine is not None and affine.scale is not None:
-            terms += _affine_terms(g, affine, affine.scale[r], step, r)
+    for registers, widen, pointee, size, scaled, distinct in offsets:
+        step = functools.partial(_step, g, widen, pointee)
+        if scaled is not None and scaled.scale is not None:
+            terms += _affine_terms(g, scaled, distinct, scaled.scale[r], step, r)
         else:
-            index, constant = g.sum_of(offset[r])
+            index, constant = g.sum_of(registers[r])
             total += constant * size
-            terms.append(Term(distinct_values(offset), index.level, functools.partial(step, index)))
-    for term in sorted(terms, key=lambda term: term[:2]):
+            terms.append(Term(distinct, index.level, functools.partial(step, index)))
+    for term in sorted(terms, key=_ORDER) if len(terms) > 1 else terms:
         at = term.add(at)
     if not total:
         return at
@@ -176,11 +199,12 @@ def _address(g: Lowering, addends: tuple, r: int) -> Val:
     return g.note_sum(far, at, total)
 
 
-def _affine_terms(g: Lowering, affine: Affine, scale: Val, step: Callable[[Val, Val], Val], r: int) -> Iterator[Term]:
+def _affine_terms(g: Lowering, affine: Affine, count: int, scale: Val, step: Callable[[Val, Val], Val],
+                  r: int) -> Iterator[Term]:
     """What to add for register r's offset. One of 64 bits is added in parts: the base, which registers share, and a
     number of strides. One of 32 bits may wrap, so it is computed as a whole, but in the loop that needs it: two
     instructions cost less than a register through the loop."""
-    base, number, count = affine.base[r], affine.numbers[r], len(set(affine.numbers))
+    base, number = affine.base[r], affine.numbers[r]
     if scale.type == "i64":
         yield Term(distinct_values(affine.base), base.level, functools.partial(step, base))
         yield Term(count, scale.level, lambda at: _strides(g, step, number, scale, at))
@@ -205,11 +229,13 @@ def _strides(g: Lowering, step: Callable[[Val, Val], Val], number: int, scale: V
 
 def _step(g: Lowering, widen: str, pointee: str, index: Val, at: Val) -> Val:
     """A pointer further on. The index is widened in the loop that needs it: until then it takes one register."""
-    with g.kept_in(at.level):  # the loop that the pointer is known in
-        wide = g.w.cast(widen, index, "i64")
+    w, floor = g.w, g.w.floor
+    w.floor = max(floor, at.level)  # the loop that the pointer is known in
+    wide = w.cast(widen, index, "i64")
+    w.floor = floor
     if wide == "0":
         return at
-    return g.w.emit("ptr addrspace(1)", f"getelementptr {pointee}, {at.typed}, i64 {wide}", at, wide)
+    return w.emit("ptr addrspace(1)", f"getelementptr {pointee}, {at.typed}, i64 {wide}", at, wide)
 
 
 @lower(ops.bitcast)
