@@ -76,6 +76,17 @@ def test_run_names_the_pass_that_broke_the_module():
         passes.run(module, (breaks,))
 
 
+def test_a_pass_that_left_the_module_alone_runs_again_only_after_a_change():
+    module, ran, seen = parse_module("kernel @f(%x: i32) { %0 = add %x, %x : i32 }"), [], []
+
+    def idle(module):
+        ran.append(len(module.body.ops))
+        return module
+
+    passes.run(module, (idle, passes.licm, idle, passes.dce, idle), lambda *step: seen.append(step[0]))
+    assert ran == [1, 0] and seen == [idle, passes.licm, idle, passes.dce, idle]
+
+
 def test_first_that_takes_the_last_if_none_will_do():
     seen, module = [], parse_module("kernel @f(%x: i32) { %0 = add %x, %x : i32 }")
     choice = passes.first_that(lambda made: False, lambda module: ((passes.dce,), (passes.simplify, passes.licm)))

@@ -50,9 +50,12 @@ class Arg(Value):
 
 @final
 class Op(Value):
-    """One operation. Never changed after it is made; `replace` makes a copy with other parts."""
+    """One operation. Never changed after it is made; `replace` makes a copy with other parts.
 
-    __slots__ = ("attrs", "kind", "loc", "operands", "regions", "types")
+    `type` is that of an op with one result, None of an op without.
+    """
+
+    __slots__ = ("attrs", "kind", "loc", "operands", "regions", "type", "types")
     __match_args__ = ("kind", "operands", "attrs")
 
     def __init__(self, kind, operands, attrs, types, regions=(), loc=None):
@@ -60,13 +63,9 @@ class Op(Value):
         self.operands = operands
         self.attrs = attrs
         self.types = types
+        self.type = types[0] if types else None
         self.regions = regions
         self.loc = loc
-
-    @property
-    def type(self) -> Any:
-        """The type of an op with one result (None for an op with no result)."""
-        return self.types[0] if self.types else None
 
     @property
     def results(self):
@@ -237,6 +236,8 @@ def callees_first(module):
     >>> [f.name for f in callees_first(m)]
     ['g', 'f']
     """
+    if not module.functions:
+        return []
     known, done = {f.name: f for f in module.functions}, {}
 
     def visit(block):

@@ -47,14 +47,18 @@ def run(module, pipeline, watch=None):
     kernel @f(%x: i32) {
     }
     """
-    checked = knobs.verify
+    checked, idle = knobs.verify, set()  # the passes that left the module as it is now
     for step in pipeline:
         if isinstance(step, first_that):
-            module = step(module, watch)
+            module, idle = step(module, watch), set()
             continue
-        after = step(module)
-        if checked and after is not module:
-            verify(after, made_by=step)
+        after = module if step in idle else step(module)
+        if after is module:
+            idle.add(step)
+        else:
+            idle = set()
+            if checked:
+                verify(after, made_by=step)
         if watch:
             watch(step, module, after)
         module = after

@@ -67,7 +67,8 @@ def apply_ranges(module):
         made = None if how is None else how(b, op)
         return apply_rules(b, op) if made is None else made
 
-    return dce(sweep(module, rule))
+    swept = sweep(module, rule)
+    return module if swept is module else dce(swept)
 
 
 def _found(module):

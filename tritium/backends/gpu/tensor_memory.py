@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def allocate_tensor_memory(module: Module, target: Target) -> Module:
     """Give every dot that needs them its columns of tensor memory, and have the kernel allocate them all at once."""
+    if not target.tensor_columns:
+        return module
     warps = module.attrs["num_warps"]
     wide = {op: count for op in walk(module.body) if (count := target.mma.columns(op, warps)) is not None}
     if not wide or any(op.kind is gpu_ops.tensor_memory_alloc for op in module.body.ops):

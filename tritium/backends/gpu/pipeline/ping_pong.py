@@ -46,7 +46,8 @@ def alternating(loops: list[ProducerLoop]) -> list[ProducerLoop] | None:
 
 def keeps_ping_pong(module: Module) -> bool:
     """True if no warp waits for the other group while its group holds the tensor cores, in a module with layouts."""
-    return all(_block_is_quiet(block) for block in _blocks(module.body))
+    marked = gpu_ops.dot_shared in module.kinds or not module.kinds.isdisjoint(_MARKS)
+    return not marked or all(_block_is_quiet(block) for block in _blocks(module.body))
 
 
 def _blocks(block: Block) -> Iterator[Block]:

@@ -50,11 +50,11 @@ class _Unscaling:
                  make: Callable[[Rewriter, Op], Value]):
         self.module, self.preconditions, self.make = module, preconditions, make
         self.arguments = {}  # numbers of the arguments that factors are, by the op that is chosen
-        readers, products = {}, []
-        for op in walk(module.body):
+        products = [op for op in walk(module.body) if op.kind is ops.mul and _factor(op)]
+        readers = {}
+        for op in walk(module.body) if products else ():
             for x in op.operands:
                 readers.setdefault(x.op if type(x) is Result else x, []).append(op)
-            products += [op] if op.kind is ops.mul and _factor(op) else []
         for op in products:
             argument = _argument(_factor(op)[1], module.args)
             if argument is not None:

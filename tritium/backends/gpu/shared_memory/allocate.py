@@ -35,7 +35,7 @@ def allocate_shared(module: Module, target: Target) -> Module:
         return stack.bytes
 
     total = allocated(module.body, 0)
-    starts = dict.fromkeys(called(module.body), total)
+    starts = dict.fromkeys(called(module.body) if module.functions else (), total)
     for function in reversed(callees_first(module)):  # callers first: their memory is known then
         taken = allocated(function.body, aligned(starts[function.name], BUFFER_ALIGNMENT))
         end = max(taken, starts[function.name])
