@@ -206,7 +206,10 @@ class Knob(NamedTuple):
                 return self.kind.parse(text)
             except ValueError as error:
                 raise ValueError(f"{self.key}={text!r}: {error}") from None
-        return self.default() if isinstance(self.default, types.FunctionType | functools.partial) else self.default
+        return self.default() if isinstance(self.default, _MAKERS) else self.default
+
+
+_MAKERS = types.FunctionType, functools.partial
 
 
 @functools.cache

@@ -157,7 +157,7 @@ PLACEMENT = ("layout", "vector", "alike", "unsigned", "shared", "cut", "together
 
 def types_of(kind, operand_types, attrs, regions=()):
     """Result types of an op as a tuple, from its `infer` rule."""
-    if not attrs.keys().isdisjoint(PLACEMENT):
+    if attrs and not attrs.keys().isdisjoint(PLACEMENT):
         attrs = {k: v for k, v in attrs.items() if k not in PLACEMENT}
     types = kind.infer(*operand_types, regions=regions, **attrs) if regions else kind.infer(*operand_types, **attrs)
     if types is None:

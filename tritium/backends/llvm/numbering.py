@@ -139,13 +139,19 @@ class NumberingWriter(Writer):
         outer.last = Branch(condition, likely, part, len(outer.lines), outer.pure)
 
     def binary(self, opcode: str, x: Val, y: Val) -> Val:
-        found = _folded(self, opcode.partition(" ")[0], x, y) if x.type[0] == "i" else None
-        return super().binary(opcode, x, y) if found is None else found
+        type = x.type
+        if type[0] == "i" and not x[0] == y[0] == "%":
+            found = _folded(self, opcode.partition(" ")[0], x, y)
+            if found is not None:
+                return found
+        return self.emit(type, f"{opcode} {type} {x}, {y}", x, y)
 
     def cast(self, opcode: str, x: Val, type: str) -> Val:
+        if x.type == type:
+            return x
         if x == "0" and type[0] == "i" and opcode in ("sext", "zext", "trunc"):
             return self.const(type, 0)
-        return super().cast(opcode, x, type)
+        return self.emit(type, f"{opcode} {x.type} {x} to {type}", x)
 
 
 def _folded(w: Writer, opcode: str, x: Val, y: Val) -> Val | None:

@@ -470,8 +470,9 @@ class Writer:
 
     def call(self, result: str, name: str, *arguments: Val, attributes: str = "", at: int = -1) -> Val:
         """Call a function that has effects; it is declared unless this module defines it."""
-        self.declare(name, result, [x.type for x in arguments], attributes)
-        return self.effect(f"call {result} @{name}({', '.join(x.typed for x in arguments)})", result, at)
+        if name not in self._declared:
+            self.declare(name, result, [x.type for x in arguments], attributes)
+        return self.effect(f"call {result} @{name}({', '.join([x.typed for x in arguments])})", result, at)
 
     def alloca(self, type: str, count: int = 1, align: int = 0) -> Val:
         """A stack slot, made once per call of the function wherever this is written."""

@@ -16,6 +16,8 @@ def common_shape(*shapes):
     >>> common_shape((4, 1), (8,), ())
     (4, 8)
     """
+    if shapes.count(shapes[0]) == len(shapes):
+        return tuple(shapes[0])
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(dims)) + tuple(dims) for dims in shapes]
     out = []

@@ -130,8 +130,9 @@ class Lowering:
             self.load_now(spare=frozenset().union(*[x.loads for x in waiting]) if op.kind is ops.store else frozenset())
         out = fn(self, op, *operands)
         if type(out) is Registers:
-            out.depth += max((x.depth for x in waiting), default=0)
-            out.loads = out.loads.union(*[x.loads for x in waiting])
+            if waiting:
+                out.depth += max([x.depth for x in waiting])
+                out.loads = out.loads.union(*[x.loads for x in waiting])
             out.come_from(self.w)
             if out.depth > LONGEST_CHAIN:
                 out = list(out)
@@ -155,24 +156,24 @@ class Lowering:
 
     def load_shared(self) -> None:
         """Finish the loads of tiles that overlap. What is loaded later may differ."""
+        if not self.shared_loads:
+            return
         for _, registers in sorted(self.shared_loads.values(), key=lambda found: -found[0]):
             list(registers)
         self.shared_loads, self.loaded = {}, {}
 
     def load_now(self, spare: frozenset[int] = frozenset()) -> None:
         """Finish the late loads, but for those a store is about to ask for."""
+        if not self.late_loads:
+            return
         for key in [k for k in self.late_loads if k not in spare]:
             list(self.late_loads.pop(key))
 
     def inline(self, block: Block, args: Iterable[Val]) -> list[Val]:
         """Lower a region of scalars in place: `args` are single LLVM values; returns the yielded ones."""
-        kept = self.values
-        self.values = dict(kept)
         for arg, x in zip(block.args, args, strict=True):
             self.values[arg] = ([x],)
-        outs = [y[0] for y in self.block(block)]
-        self.values = kept
-        return outs
+        return [y[0] for y in self.block(block)]
 
     def kept_here(self) -> AbstractContextManager[None]:
         """Within it lines stay where they are written: what a branch skips is not computed."""

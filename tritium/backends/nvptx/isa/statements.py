@@ -34,7 +34,7 @@ def statement(g: NvLowering, body: str, *inputs: Val, gives: Sequence[str] = (),
     listed = ",".join([*outs, *letters, *["~{memory}"] * memory])
     several = g.w.struct(gives) if named and len(gives) > 1 else f"{{{', '.join(gives)}}}"
     result = "void" if not gives else gives[0] if len(gives) == 1 else several
-    call = f'call {result} asm sideeffect "{body}", "{listed}"({", ".join(x.typed for x in inputs)})'
+    call = f'call {result} asm sideeffect "{body}", "{listed}"({", ".join([x.typed for x in inputs])})'
     made = g.w.effect(call, result, at)
     if len(gives) < 2:
         return [made] * len(gives)
