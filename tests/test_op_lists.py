@@ -28,7 +28,7 @@ ALLOWED = {
     ("passes/instrument.py", "add mul shl sub"): "what is computed in 64 bits too; an overflow elsewhere is not seen",
     ("passes/instrument.py", "add addptr cast hint sub"): "a pattern: a range plus scalars",
     ("backends/gpu/pipeline/ping_pong.py", "ping_pong_signal ping_pong_wait"): "the two marks of one protocol",
-    ("backends/gpu/pipeline/ping_pong.py", "dot_shared dot_wait load mbarrier_arrive mbarrier_wait"):
+    ("backends/gpu/pipeline/ping_pong.py", "buffer_load dot_shared dot_wait load mbarrier_arrive mbarrier_wait"):
         "exceptions: with effects, but known not to synchronize warps",
     ("backends/gpu/pipeline/specialize_warps.py", "assume store"): "exceptions: effects that no other program sees",
     ("backends/gpu/pipeline/specialize_warps.py", "num_programs program_id"): "emits both",

@@ -131,7 +131,7 @@ class Load(NamedTuple):
     blocks: int = 1
 
 
-class Row(NamedTuple):
+class RowLoad(NamedTuple):
     """A 1-D load that the lanes of the producer warp do: its addresses, and the bounds that its mask says."""
 
     op: Op
@@ -401,7 +401,7 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
 
 
 def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars,
-          barred: tuple[Arg, ...]) -> dict[Op, Row]:
+          barred: tuple[Arg, ...]) -> dict[Op, RowLoad]:
     """The 1-D loads that the producer warp can do: their places are scalars, and a dot that is the last to read a
     staged tile needs them, so that they are read before their slot is released."""
     last = {}
@@ -418,7 +418,7 @@ def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars,
         values = {x for poly in polys for x in poly.values if x is not ITERATION}
         placed = f.base in opened.known and all(_pure(x, barred) and _op(x) not in inside for x in values)
         if placed and info.hoists_over_stores(load) and any(info.computed_from(dot, load) for dot in last.values()):
-            out[load] = Row(load, f, tuple(limits))
+            out[load] = RowLoad(load, f, tuple(limits))
     return out
 
 
@@ -525,5 +525,5 @@ def _pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
     return True
 
 
-__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Refused", "Row", "Written", "buffers_of", "bytes_of",
-           "computed_from", "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip
+__all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Refused", "RowLoad", "Written", "buffers_of",
+           "bytes_of", "computed_from", "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ..target import Target
     from ..tma import Tma
     from .capabilities import Capabilities
-    from .producer import Found, Load, ProducerLoop, Row
+    from .producer import Found, Load, ProducerLoop, RowLoad
 
 
 def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
@@ -461,7 +461,7 @@ class _Build:
             ops.yield_(b)
         b.emit(ops.if_, (fits,), {}, (by_tma.block, by_hand.block))
 
-    def load_row(self, row: Row, slot: Value, barrier: Value, iteration: Value, scalar: _Slice) -> None:
+    def load_row(self, row: RowLoad, slot: Value, barrier: Value, iteration: Value, scalar: _Slice) -> None:
         """Copy a row into its buffer, if it lies in one piece and is whole; otherwise the lanes load its elements."""
         b = self.b
         b.loc = row.op.loc
