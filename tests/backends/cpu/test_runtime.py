@@ -3,6 +3,7 @@
 import ctypes
 import doctest
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -116,6 +117,34 @@ def test_a_launch_that_is_longer_than_those_before_is_shared(rt):
         return threads(200_000) == 2
 
     assert any(shared() for _ in range(5))  # a busy machine may have no second thread
+
+
+@pytest.fixture(scope="module")
+def chunk_size():
+    """The pool's function, where eight microseconds are 8000 ticks: (programs, threads, ticks of one) -> programs of a
+    chunk."""
+    target = cpu_target()
+    source = pool.pool(target)
+    body = source[source.index("define internal i64 @chunk_size"):]
+    body = body[:body.index("\n}\n") + 3].replace("define internal", "define")
+    declared = [line for line in source.splitlines() if re.match(r"declare i64 @llvm\.(u|fp)", line)]
+    text = "\n".join(["@share_after = internal global i64 8000", *declared, body])
+    library = Runtime.get().load(compile_text(text, target))
+    number = ctypes.c_int64
+    yield ctypes.CFUNCTYPE(number, number, number, ctypes.c_double)(library.address("chunk_size"))
+    assert library
+
+
+@pytest.mark.parametrize(("programs", "threads", "ticks", "chunk"), [
+    (64, 16, 600, 4),  # of about two microseconds would be 3, and some threads would run 6
+    (64, 16, 5000, 1),
+    (64, 16, 100, 4),
+    (1024, 16, 600, 4),  # 64 for each thread, in 16 chunks
+    (1 << 20, 16, 10, 1024),
+    (3, 16, 10, 1),
+])  # fmt: skip
+def test_chunks_level_out(chunk_size, programs, threads, ticks, chunk):
+    assert chunk_size(programs, threads, ticks) == chunk
 
 
 def test_long_launches_are_shared_and_short_ones_are_not(rt):

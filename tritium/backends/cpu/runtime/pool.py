@@ -361,9 +361,10 @@ done:
 }
 
 ; Programs that a thread takes at a time. Sixteen chunks for each thread level out uneven programs; a chunk of less than
-; two microseconds would be spent on the counter that all threads share. Chunks of more than eight for each thread are
-; shortened: neighbours in the grid run at about the same time then, so threads meet less often in what every 32nd
-; program writes, say.
+; two microseconds would be spent on the counter that all threads share. If fewer than two such chunks are left for each
+; thread, it has one: of 64 programs by threes, some of 16 threads would run six, and others three. Chunks of more than
+; eight for each thread are shortened: neighbours in the grid run at about the same time then, so threads meet less
+; often in what every 32nd program writes, say.
 define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind {
   %chunks = shl i64 %threads, 4
   %even = udiv i64 %total, %chunks
@@ -380,7 +381,9 @@ define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind
   %up = sub i64 %rest, 1
   %most = udiv i64 %up, %threads
   %short = call i64 @llvm.umin.i64(i64 %even, i64 %greatest)
-  %enough = call i64 @llvm.umin.i64(i64 %least, i64 %most)
+  %twice = shl i64 %least, 1
+  %few = icmp ugt i64 %twice, %most
+  %enough = select i1 %few, i64 %most, i64 %least
   %some = call i64 @llvm.umax.i64(i64 %short, i64 %enough)
   %one = call i64 @llvm.umax.i64(i64 %some, i64 1)
   %chunk = call i64 @llvm.umin.i64(i64 %one, i64 1024)
