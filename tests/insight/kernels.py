@@ -178,3 +178,17 @@ def product_unlike(a_ptr, b_ptr, c_ptr, count_ptr, M, N, K, HOW: tl.constexpr, B
         total = tl.sort(total)
     m, n = i + tl.arange(0, B), j + tl.arange(0, B)
     tl.store(c_ptr + m[:, None] * N + n[None, :], total)
+
+
+@triton.jit
+def shifted_products(out_ptr, q_ptr, k_ptr, row_ptr, L, D: tl.constexpr, B: tl.constexpr):
+    """A loop that loads a row of numbers for its products."""
+    n, d = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, D)
+    k = tl.load(k_ptr + n[:, None] * D + d[None, :])
+    total = tl.zeros((B, D), tl.float32)
+    for start in range(0, L, B):
+        m = start + tl.arange(0, B)
+        q = tl.load(q_ptr + m[None, :] * D + d[:, None])
+        s = tl.dot(k, q) - tl.load(row_ptr + m)[None, :]
+        total = tl.dot(s.to(q.dtype), tl.trans(q), total)
+    tl.store(out_ptr + n[:, None] * D + d[None, :], total)

@@ -108,6 +108,14 @@ def test_why_a_loop_has_no_producer_warp(how, where, why, remedy):
     assert finding.line == line_of(where) and remedy in finding.remedy
 
 
+def test_rows_that_a_producer_warp_loads():
+    halves = [np.zeros((256, 64), np.float16) for _ in range(2)]
+    found = explained(K.shifted_products, (4,), K.floats(256, 64), *halves, K.floats(256), 256, target="cuda:90a",
+                      programs=1, D=64, B=64, num_stages=2)
+    assert found.timeline.loops[0].how == "producer warp" and "removed" not in rules(found)
+    assert {r.how for r in found.requests if "row_ptr" in r.tensors} == {"TMA"}
+
+
 @pytest.mark.parametrize(("how", "target"), [("quotient", "cuda:90a"), ("loaded size", "cuda:80")])
 def test_loops_with_a_producer_warp_or_without_tma_are_no_finding(how, target):
     a, c = np.zeros((256, 256), np.float16), K.floats(256, 256)

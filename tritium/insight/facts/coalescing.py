@@ -28,7 +28,8 @@ from tritium.ir.core import walk
 WIDEST = 16  # bytes of the widest access of a thread
 LINE = 128  # bytes of a line of L1
 _MEMORY = (ops.load, ops.store, ops.atomic, ops.atomic_cas, gpu_ops.async_load)
-_TMA = (gpu_ops.tma_load, gpu_ops.tma_store)
+_BY_PRODUCER = (gpu_ops.tma_load, gpu_ops.row_load, gpu_ops.element_load)
+_TMA = (*_BY_PRODUCER, gpu_ops.tma_store)  # no request of a thread that computes
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def lowered_accesses(module) -> dict[Any, list]:
 
 
 def _place(op):
-    kind = "load" if op.kind in (ops.load, gpu_ops.async_load, gpu_ops.tma_load) else "store"
+    kind = "load" if op.kind in (ops.load, gpu_ops.async_load, *_BY_PRODUCER) else "store"
     return op.loc, kind
 
 
@@ -332,7 +333,7 @@ def requests(launch: Launch, meter: RequestMeter, sites) -> tuple[Requests, ...]
     return tuple(out)
 
 
-_HOW = {gpu_ops.async_load: "cp.async", gpu_ops.tma_load: "TMA", gpu_ops.tma_store: "TMA"}
+_HOW = {gpu_ops.async_load: "cp.async", **dict.fromkeys(_TMA, "TMA")}
 
 
 # --- which promises matter ------------------------------------------------------------------------------------------

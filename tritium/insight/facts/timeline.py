@@ -271,6 +271,7 @@ def _dot_work(op) -> tuple[str, int]:
 
 
 _NAMES = {gpu_ops.async_load: "cp.async", gpu_ops.tma_load: "TMA load", gpu_ops.tma_store: "TMA store",
+          gpu_ops.row_load: "bulk copy",
           gpu_ops.element_load: "element load", ops.atomic: "atomic", ops.atomic_cas: "atomic"}  # fmt: skip
 
 
