@@ -292,3 +292,13 @@ def test_errors_know_their_place():
     with pytest.raises(InternalError) as broken:
         verify(module)
     assert broken.value.loc.line == 2
+
+
+def test_a_reader_that_has_seen_enough():
+    """As `head` does. A pass is not to blame if nobody reads what is printed after it."""
+    sample = Path(__file__).resolve().parents[1] / "backends" / "lower" / "gpu" / "specialize_warps.tir"
+    command = [sys.executable, "-m", "tritium", "opt", str(sample), "--after-each", "--target", "cuda:90a"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("# after")
+        process.stdout.close()
+        assert "Error" not in process.stderr.read()

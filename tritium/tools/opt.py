@@ -189,7 +189,7 @@ def _ran(step: Any, module: Module, watch: Callable) -> Module:
     """The module after a step; what a pass refuses is the module's fault, any other exception a defect of the pass."""
     try:
         return step.run(module, watch)
-    except (InternalError, UsageError):
+    except (InternalError, UsageError, BrokenPipeError):  # the last: who reads the output has seen enough
         raise
     except Exception as error:
         if is_told(error):
