@@ -63,7 +63,8 @@ def test_a_missing_promise_is_told_once():
     found = explained(add_kernel, (2,), *(K.floats(999) for _ in range(3)), 999, BLOCK=512)
     (finding,) = [f for f in found.findings if f.rule == "vector width"]
     lines = [s.line for s in found.accesses.sites]
-    assert "would 4 if `n` were a multiple of 16" in finding.title and f"lines {lines[1]}, {lines[2]}" in finding.title
+    assert "would move 4 if `n` were a multiple of 16" in finding.title
+    assert f"lines {lines[1]}, {lines[2]}" in finding.title
 
 
 def test_a_run_of_neighbours_that_is_moved_in_pieces():

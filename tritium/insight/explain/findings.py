@@ -111,8 +111,8 @@ def narrow(e: Explanation) -> Iterator[Finding]:
             grouped.setdefault((best.argument, r.vector, best.width), []).append(r)
     for (name, now, then), found in grouped.items():
         yield Finding("warning", "vector width", found[0].line,
-                      f"moves {now} element{'s' if now > 1 else ''} at a time, and would {then} if `{name}` were a "
-                      f"multiple of 16{_others(found)}",
+                      f"moves {now} element{'s' if now > 1 else ''} at a time, and would move {then} if `{name}` were "
+                      f"a multiple of 16{_others(found)}",
                       f"pass a `{name}` that is a multiple of 16 (pad the tensor, align the view), or say "
                       "tl.multiple_of where it is known",
                       gain=_HINTED * sum(r.sectors for r in found) / total * e.memory_share)
