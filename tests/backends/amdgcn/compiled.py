@@ -11,11 +11,10 @@ import numpy as np
 
 from tritium import passes
 from tritium.backends import get
+from tritium.backends.amdgcn import compile as amd_stages
 from tritium.backends.amdgcn.compile import assembled
-from tritium.backends.amdgcn.isa.target import AmdTarget
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.llvm import elf
-from tritium.backends.llvm.target import compile_text
 from tritium.compiler.sources import with_options
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -100,7 +99,7 @@ def disassembled(code, arch):
 
 def object_of(llir, arch):
     """The object that `hsaco` links."""
-    return compile_text(llir, AmdTarget.of(arch))
+    return amd_stages.machine_code(llir, arch)
 
 
 def comes_back(data, text, arch, folder):

@@ -1,6 +1,10 @@
 """Kernels compile for every AMD GPU: a sample (`everything.py` has all), options, errors, messages."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -210,3 +214,21 @@ def test_shared_memory_that_no_program_has():
     made = made.replace(attrs={**made.attrs, "shared_bytes": 100_000})
     assert stages.hsaco(stages.llir(made, target, options, metadata), target, options, metadata)
     assert (metadata["shared"], metadata["static_shared"], metadata["dynamic_shared"]) == (100_000, 0, 100_000)
+
+
+STATES = """
+import gpu_code, gpu_code_cases, tritium, tritium.language
+from tritium.backends.compiler import GPUTarget
+case = next(case for case in gpu_code_cases.CASES if "delta_state" in case.name)
+options = {"num_warps": case.warps, "num_stages": case.stages}
+made = tritium.compile(gpu_code.source(tritium, case), target=GPUTarget("hip", "gfx942", 64), options=options)
+print(len(made.asm["hsaco"]) > 1000)
+"""
+
+
+def test_a_large_kernel_of_four_products_and_three_stores():
+    """LLVM's NewGVN ended the process on it: an assertion of LLVM cannot be caught."""
+    folder = Path(__file__).resolve().parents[3] / "benchmarks"
+    done = subprocess.run([sys.executable, "-c", STATES], cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(folder.parent)])})
+    assert done.stdout == "True\n", done.stderr
