@@ -19,7 +19,7 @@ from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, Form, NoBox, access, bounds, box_of, form, narrow
 from ..analysis.demanded_rows import unobserved
-from ..tma import ALIGNMENT, HostValues, divisor
+from ..tma import ALIGNMENT, HostValues
 from .loop_info import LoopInfo, stages_of
 from .ping_pong import alternating
 from .reordering import Reordering
@@ -140,11 +140,11 @@ class RowLoad(NamedTuple):
 
     @property
     def in_one_piece(self) -> bool:
-        """True if the row lies in one piece of memory, at a multiple of 16 bytes."""
+        """True if the row surely lies in one piece of memory, at a multiple of 16 bytes: no driver looks at it."""
         (axis,), size = self.form.axes, self.op.type.element.bytes
-        assert self.form.base is not None
+        promised = lambda x: x.attrs.get("divisible", 1) if type(x) is Arg else 1
         offset = self.form.offset * Poly.of(size)
-        whole = min(divisor(self.form.base), offset.divisor(divisor), size * self.op.type.numel)
+        whole = min(promised(self.form.base), offset.divisor(promised), size * self.op.type.numel)
         return axis.step == Poly.of(1) and whole >= ALIGNMENT
 
     def operands(self, b: Builder, spell: Callable[[Poly], Value]) -> tuple[Value, Value, Value, Value]:
@@ -372,7 +372,8 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
     if staged is None:
         raise _unstaged(info)
     scalars = Scalars(op)
-    rows = _rows(opened, info, staged, scalars, barred) if opened.blocks == 1 else {}
+    alone = opened.blocks == 1 and block is opened.module.body  # a loop around it might store what it loads ahead
+    rows = _rows(opened, info, staged, scalars) if alone else {}
     schedule = schedule_dots(info, staged._replace(loads=(*staged.loads, *rows)), "producer", stages)
     if not all(_pure(x, barred) for x in op.operands[:3]):
         raise _loaded_bounds(op)
@@ -400,13 +401,10 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
     return ProducerLoop(op, schedule, loads, rows, _groups(schedule), stages)
 
 
-def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars,
-          barred: tuple[Arg, ...]) -> dict[Op, RowLoad]:
-    """The 1-D loads that the producer warp can do: their places are scalars, and a dot that is the last to read a
-    staged tile needs them, so that they are read before their slot is released."""
-    last = {}
-    for dot in info.dots:
-        last |= {load: dot for load in _loads_of(info, dot) if load in staged.loads}
+def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars) -> dict[Op, RowLoad]:
+    """The 1-D loads that the producer warp can do: their places are scalars, and whichever dot is the last to read some
+    staged tile needs them, so that they are read before its slot is released."""
+    readers = [[dot for dot in info.dots if load in _loads_of(info, dot)] for load in staged.loads]
     inside, out = {*info.body.ops, *info.body.args}, {}
     for load in info.body.ops:
         if load.kind is not ops.load or len(T.shape(load.type)) != 1 or load.attrs["volatile"]:
@@ -416,10 +414,16 @@ def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars,
             continue
         polys = f.offset, f.axes[0].step, *(p for _, *ends in limits for p in ends if p is not None)
         values = {x for poly in polys for x in poly.values if x is not ITERATION}
-        placed = f.base in opened.known and all(_pure(x, barred) and _op(x) not in inside for x in values)
-        if placed and info.hoists_over_stores(load) and any(info.computed_from(dot, load) for dot in last.values()):
+        placed = f.base in opened.known and all(_pure(x) and _op(x) not in inside for x in values)
+        if placed and info.hoists_over_stores(load) and any(_last_needs(info, dots, load) for dots in readers):
             out[load] = RowLoad(load, f, tuple(limits))
     return out
+
+
+def _last_needs(info: LoopInfo, dots: list[Op], load: Op) -> bool:
+    """True if the last of these dots needs a load, in whatever order they are issued."""
+    needs = [dot for dot in dots if info.computed_from(dot, load)]
+    return any(all(x in needs or info.computed_from(dot, x) for x in dots) for dot in needs)
 
 
 def _unstaged(info: LoopInfo) -> Refused:
