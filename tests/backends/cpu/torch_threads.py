@@ -90,7 +90,7 @@ def one_slow_job_is_forgiven():
             yield cost[1]
 
     add_up[(3,)](out, 40_000, BLOCK=1024)  # how long its programs are is known now
-    tried = (list(costs()) for _ in range(8))
+    tried = (list(costs()) for _ in range(24))
     found = any(0 < seen[0] < max(seen) / 20 for seen in tried)
     cost[1] = 0
     return found
