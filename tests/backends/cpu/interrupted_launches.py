@@ -162,12 +162,13 @@ def caller_or_other():
     """Whoever of the two runs the program that never ends."""
     started, out = flags()
     one_of_two[(2,)](started, np.full(1, -9, np.int32), out, 100)  # now its programs are known to be long
-    for bad in (0, 1) * 3:
+
+    def stops(bad):
         started, out = flags()
         count = np.zeros(1, np.int32)
-        if not stopped(lambda: one_of_two[(2,)](started, count, out, bad), started) or out[bad]:  # noqa: B023
-            return False
-    return True
+        return stopped(lambda: one_of_two[(2,)](started, count, out, bad), started) and not out[bad]
+
+    return [stops(bad) for bad in (0, 1) * 3] == [True] * 6
 
 
 def spin_barrier():

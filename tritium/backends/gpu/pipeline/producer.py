@@ -132,7 +132,7 @@ class Load(NamedTuple):
 
 
 class RowLoad(NamedTuple):
-    """A 1-D load that the lanes of the producer warp do: its addresses, and the bounds that its mask says."""
+    """A 1-D load that the producer warp does: its addresses, and the bounds in its mask."""
 
     op: Op
     form: Form
