@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 
 
 def check(name, may_skip=False):
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / name)]
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--show-capture=no",
+               str(HERE / name)]
     root = HERE.parents[1]
     done = processes.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
