@@ -7,8 +7,10 @@ Results are compared with eager's in float64. Then nothing compiles any more, an
 is the least of several bursts of calls back to back, synchronised at the end, so it is the host's time where that is
 more than the device's. Both sides call from one and the same processor: on another they may take half as long again. On
 a GPU a second pair of columns shows the kernels' time alone, as torch's profiler sees it. Compile seconds are those of
-the first call, in a process that has compiled before. Ratios are the rival's time by tritium's: above 1, tritium is
-ahead. `--json` also lists the time of every kernel; `--keep` keeps Inductor's caches.
+the first call, in a process that has compiled before, without those in which it waited for the GPU. The last pair of
+columns on a GPU shows how many of them are spent in `triton.compile`; the rest is Dynamo's, Inductor's and the tuner's,
+alike on both sides. Ratios are the rival's time by tritium's: above 1, tritium is ahead. `--json` also lists the time
+of every kernel; `--keep` keeps Inductor's caches.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 RIVAL = {"cpu": "C++", "cuda": "Triton"}
 OURS = "tritium"
 TURN = "TORCH_COMPILE_TURN"  # a file: who holds its lock may keep the GPU busy
+SPENT = {"waiting": 0.0, "compiling": 0.0}  # seconds of a graph's first call: for the GPU, and in `triton.compile`
 
 
 # --- one side, in a process of its own --------------------------------------------------------------------------------
@@ -54,6 +57,7 @@ class Side:
             config.cpu_backend = "triton" if side == OURS else "cpp"
         else:
             _tune_in_turn()
+            triton.compile = _timed(triton.compile)
 
     def answer(self, request: dict) -> dict:
         """Do what is asked; an error is an answer too."""
@@ -76,15 +80,17 @@ class Side:
         with turn():
             expected = [self._kept(run()) for run in self._calls(graph, exact=True)]
         calls = self._calls(graph)
+        SPENT.update(waiting=0.0, compiling=0.0)
         start = time.perf_counter()
         first = calls[0]()
         self._wait()
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - start - SPENT["waiting"]
+        spent = {"compile": seconds, "kernels_compile": SPENT["compiling"]}
         found = [self._kept(first)]
         with turn():
             found += [self._kept(run()) for run in calls[1:]]
         self.ready[graph.name] = calls
-        return {"compile": seconds, "wrong": self._wrong(found, expected, graph.tolerance)}
+        return {**spent, "wrong": self._wrong(found, expected, graph.tolerance)}
 
     def _calls(self, graph, exact=False):
         """What to call; with gradients if the graph trains. `exact`: in float64, not compiled."""
@@ -178,8 +184,21 @@ def turn():
     import fcntl
 
     with open(os.environ[TURN], "a") as file:
+        start = time.perf_counter()
         fcntl.flock(file, fcntl.LOCK_EX)
+        SPENT["waiting"] += time.perf_counter() - start
         yield
+
+
+def _timed(compile):
+    """The function that compiles a kernel, its seconds counted."""
+    def timed(*args, **kwargs):
+        start = time.perf_counter()
+        try:
+            return compile(*args, **kwargs)
+        finally:
+            SPENT["compiling"] += time.perf_counter() - start
+    return timed
 
 
 def _tune_in_turn():
@@ -326,8 +345,10 @@ def row(name: str, result: dict, sides) -> str:
         values = [result[side].get(what) for side in sides]
         ratio = f"{values[0] / values[1]:6.2f}" if all(values) else f"{'-':>6}"
         return "".join(f"{x:{form}}" if x else f"{'-':>9}" for x in values) + ratio
-    gpu = pair("gpu", "9.3f") + "   " if sides[0] == RIVAL["cuda"] else ""
-    line = f"{name:30}{pair('ms', '9.3f')}   {gpu}{pair('compile', '9.1f')}   {verdict(result, sides)}"
+    on_gpu = sides[0] == RIVAL["cuda"]
+    gpu = pair("gpu", "9.3f") + "   " if on_gpu else ""
+    kernels = pair("kernels_compile", "9.2f") + "   " if on_gpu else ""
+    line = f"{name:30}{pair('ms', '9.3f')}   {gpu}{pair('compile', '9.1f')}   {kernels}{verdict(result, sides)}"
     said = [(side, result[side].get("error") or result[side].get("wrong")) for side in sides]
     return "\n".join([line, *(f"    {side}: {text}" for side, text in said if text)])
 
@@ -340,7 +361,7 @@ def verdict(result: dict, sides) -> str:
 def means(found: dict, sides) -> str:
     """Geometric means of the ratios, over graphs that are right on both sides."""
     lines = []
-    for what in ("ms", "gpu", "compile"):
+    for what in ("ms", "gpu", "compile", "kernels_compile"):
         pairs = [[r[s].get(what) for s in sides] for r in found.values() if verdict(r, sides) == "right"]
         logs = [math.log(a / b) for a, b in pairs if a and b]
         if logs:
@@ -379,8 +400,10 @@ def main() -> None:
     names = [n for n, g in GRAPHS.items() if args.device in g.on and re.search(args.only, n)]
     sides = RIVAL[args.device], OURS
     heading = "".join(f"{s:>9}" for s in sides)
-    gpu = f"{heading + ', GPU ms':28}" if args.device == "cuda" else ""
-    print(f"{'':30}{heading + ', ms':28}{gpu}{heading} , s\n", flush=True)
+    on_gpu = args.device == "cuda"
+    gpu = f"{heading + ', GPU ms':28}" if on_gpu else ""
+    kernels = f"{heading}, s in triton.compile" if on_gpu else ""
+    print(f"{'':30}{heading + ', ms':28}{gpu}{heading + ', s':28}{kernels}\n", flush=True)
     found = measure(names, args)
     print("\n" + means(found, sides))
     if args.json:
