@@ -151,12 +151,23 @@ WAITS = Traits(256, products=True, async_copies=True)
 
 def test_one_more_block_finds_room_where_few_registers_are_in_the_way():
     """Three blocks of 72 KiB and 256 threads have 80 registers for a thread."""
-    used = {"n_regs": 85, "n_spills": 0}
-    assert room_for_another(WAITS, used, 73728) == 80
+    used, less = {"n_regs": 85, "n_spills": 0}, {"n_regs": 70, "n_spills": 0}
+    assert room_for_another(WAITS, used, 73728) == 80 and room_for_another(WAITS, less, 40000) == 64
     other = [(WAITS, used, 90000), (WAITS, {"n_regs": 100, "n_spills": 0}, 73728), (WAITS, {}, 73728),
-             (WAITS._replace(products=False), used, 73728), (WAITS._replace(async_copies=False), used, 73728),
+             (WAITS._replace(products=False), less, 40000), (WAITS._replace(async_copies=False), less, 40000),
              (WAITS.asking(85), used, 73728),
              (WAITS._replace(threads=1024), {"n_regs": 32, "n_spills": 0}, 1024)]  # fmt: skip
+    assert not any(room_for_another(*given) for given in other)
+
+
+def test_one_more_block_finds_room_where_few_threads_do():
+    """Two blocks of 128 threads with 186 registers fit, and three with 168; of those with 128, four fit already."""
+    used = {"n_regs": 186, "n_spills": 0}
+    assert room_for_another(Traits(128), used, 1024) == 168
+    assert room_for_another(Traits(128, products=True), used, 1024) == 168
+    other = [(Traits(128), used, 90000), (Traits(128), {"n_regs": 186, "n_spills": 3}, 1024),
+             (Traits(128).asking(200), used, 1024), (Traits(256), {"n_regs": 255, "n_spills": 0}, 1024),
+             (Traits(256), {"n_regs": 64, "n_spills": 0}, 1024)]  # fmt: skip
     assert not any(room_for_another(*given) for given in other)
 
 

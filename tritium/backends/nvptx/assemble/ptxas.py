@@ -113,6 +113,7 @@ def has_lines(ptx: str) -> bool:
 _REGISTERS, _MOST = 65536, 255  # of an SM, of a thread
 _SHARED, _RESERVED, _THREADS = 233472, 1024, 2048  # bytes of an SM (Hopper), of them for each block; threads
 _CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to spill
+_FEW, _FAR = 512, 0.6  # threads on an SM that hide little of each other's latency; of the registers in use, for more
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
@@ -187,20 +188,24 @@ def room_for_another(traits: Traits, used: dict[str, int], shared: int) -> int |
     """The registers to allow threads so that one more block finds room on an SM beside the others, with so much shared
     memory each. None where shared memory leaves no such room, or the assembler used many more registers than that.
 
-    It is for kernels that wait for copies: while one block waits, another computes. The driver's compiler uses more
-    registers than it needs.
+    It is for kernels that wait for copies, and for those of which few threads find room: while one block waits, another
+    computes. The driver's compiler uses more registers than it needs.
 
     >>> room_for_another(Traits(256, products=True, async_copies=True), {"n_regs": 85, "n_spills": 0}, 73728)
     80
+    >>> room_for_another(Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
+    168
     """
-    waits = traits.products and traits.async_copies
-    if traits.registers is not None or not waits or "n_regs" not in used:
+    if traits.registers is not None or "n_regs" not in used:
         return None
     threads, rounded = traits.threads, -(-used["n_regs"] // 8) * 8
     blocks = _REGISTERS // (threads * rounded) + 1
+    waits, few = traits.products and traits.async_copies, (blocks - 1) * threads <= _FEW
+    if not waits and (not few or used.get("n_spills", 0)):
+        return None
     most = _REGISTERS // (threads * blocks) // 8 * 8
     fits = blocks * (shared + _RESERVED) <= _SHARED and blocks * threads <= _THREADS
-    return most if fits and most >= _CLOSE * used["n_regs"] else None
+    return most if fits and most >= (_CLOSE if waits else _FAR) * used["n_regs"] else None
 
 
 def failure(said: str) -> Any:
