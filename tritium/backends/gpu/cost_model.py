@@ -48,6 +48,9 @@ class CostModel(Frozen):
     kept_bytes: int
     # A function such as a logarithm, in operations.
     slow_operations: int
+    # Bytes of shared memory for each warp that a program may take so that ops need not wait for the readers of the
+    # scratch of ops before.
+    scratch_per_warp: int = 0
     # Prefetched loads may take this fraction (1 / prefetch_share) of a thread's registers: temporaries and results are
     # as large.
     prefetch_share: int

@@ -39,7 +39,7 @@ def _convert_need(op: Op, room: Room) -> Need | None:
 
 
 @lower(gpu_ops.convert)
-@takes_shared(_convert_need)
+@takes_shared(_convert_need, meets=True)
 def convert(g: Lowering, op: Op, x: Sequence[Val]) -> Sequence[Val]:
     source, target = g.layout(op.operands[0]), g.layout(op)
     how = conversion(source, target)
@@ -246,7 +246,7 @@ def _stage(g: Lowering, op: Op, x: Sequence[Val]) -> int:
 
 
 @lower(ops.gather)
-@takes_shared(_first_operand)
+@takes_shared(_first_operand, meets=True)
 def gather(g: Lowering, op: Op, x: Sequence[Val], index: Sequence[Val]) -> list[Val]:
     w, axis = g.w, op.attrs["axis"]
     t, source, target = T.element(op.type), g.layout(op.operands[0]), g.layout(op)
@@ -270,7 +270,7 @@ def _to_i32(g: Lowering, x: Val) -> Val:
 
 
 @lower(ops.extract)
-@takes_shared(_first_operand)
+@takes_shared(_first_operand, meets=True)
 def extract(g: Lowering, op: Op, x: Sequence[Val], *index: Sequence[Val]) -> list[Val]:
     layout = g.layout(op.operands[0])
     base = _stage(g, op, x)
@@ -297,7 +297,7 @@ def insert(g: Lowering, op: Op, x: Sequence[Val], value: Sequence[Val], *index: 
 
 
 @lower(ops.histogram)
-@takes_shared(lambda op, room: Need([4 * op.attrs["bins"]]))
+@takes_shared(lambda op, room: Need([4 * op.attrs["bins"]]), meets=True)
 def histogram(g: Lowering, op: Op, x: Sequence[Val], mask: Sequence[Val] | None = None) -> list[Val]:
     """Counted with atomics on shared memory, each element once."""
     w, bins = g.w, op.attrs["bins"]

@@ -32,7 +32,7 @@ UNROLLED = 1024  # products in one iteration of the loop along K; twice as many 
 
 
 @lower(ops.dot)
-@takes_shared(lambda op, room: operands_need(op))
+@takes_shared(lambda op, room: operands_need(op), meets=True)
 def dot(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     types, passage = [x.type for x in op.operands[:2]], Passage(g, op)
     passage.before_write()

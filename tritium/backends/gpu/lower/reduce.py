@@ -35,7 +35,7 @@ def _partials_need(op: Op, room: Room) -> Need | None:
 
 
 @lower(ops.reduce)
-@takes_shared(_partials_need)
+@takes_shared(_partials_need, meets=True)
 def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     layout, region = g.layout(op.operands[0]), op.regions[0]
     axis = Axis(layout, op.attrs["axis"])

@@ -44,7 +44,7 @@ def _scan_need(op: Op, room: Room) -> Need | None:
 
 
 @lower(ops.scan)
-@takes_shared(_scan_need)
+@takes_shared(_scan_need, meets=True)
 def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
 

@@ -1,7 +1,9 @@
 """Allocate shared memory: the addresses of buffers, and of the scratch that an op uses while it runs.
 
 Buffers live from the op that makes them to their `release`, which frees those made after them too: a stack. Scratch
-lies on top of it, and every op uses it anew. The memory of a function lies above that of its callers.
+lies on top of it, and every op uses it anew: beside what the op before has used, so that no thread has to wait until
+others have read that, as long as a program takes little (`CostModel.scratch_per_warp`). The memory of a function lies
+above that of its callers.
 
     %1 = multibuffer {tile=tile<64x32xf16>, slots=3, axis=1, shared=((0, 12288),)} : i32
     %2 = convert %0 {layout=..., shared=((12288, 16384),)} : tile<64x64xf32>
@@ -60,6 +62,7 @@ class _Stack:
         self.bytes = 0  # the most there ever is
         self.behind_tma = 0  # where that ends which TMA reads, if nothing else is in use; 0 if that is not known
         self.starts: dict[object, int] = {}  # of buffers
+        self.last = (0, 0)  # the scratch of the op before
         self.found: dict[Op, dict] = {}
 
     @property
@@ -95,14 +98,28 @@ class _Stack:
         """The addresses of an op's buffers."""
         stores = op.kind is gpu_ops.tma_store
         from_here = self.behind_tma if stores and self.is_better_behind(op, need) else self.top
+        if not stores and not use.kept and self.is_better_beside(need):
+            from_here = self.last[1]
         starts, end = side_by_side(from_here, need.sizes, need.alignment)
         if use.kept:
             self.alive += [(start, start + size) for start, size in zip(starts, need.sizes)]
             self.starts |= dict(zip(op.results, starts))
             end = self.top
+        else:
+            self.last = starts[0], end
         self.bytes = max(self.bytes, end)
         self.behind_tma = starts[-1] + need.sizes[-1] if stores else 0
         return starts
+
+    def is_better_beside(self, need: Need) -> bool:
+        """True if scratch should lie behind that of the op before, which threads may still be reading: unless that
+        would leave room for fewer programs at once."""
+        (first, *_), end = side_by_side(self.top, need.sizes, need.alignment)
+        if end <= self.last[0] or self.last[1] <= first:
+            return False
+        _, end = side_by_side(self.last[1], need.sizes, need.alignment)
+        few = self.room.warps * self.room.target.cost.scratch_per_warp
+        return end <= min(max(few, self.bytes), self.room.target.shared_bytes)
 
     def is_better_behind(self, op: Op, need: Need) -> bool:
         """True if a TMA store should use memory behind what TMA is reading, so that nobody has to wait: unless that

@@ -1,8 +1,10 @@
 """Insert barriers: before an op writes shared memory that others may still be reading.
 
 Shared memory is reused, so a write must not overtake the reads of earlier contents (write after read). The reading op
-does not wait; the next op that writes the same memory does. Where control flow joins, memory is assumed to be in use. A
-TMA store reads shared memory asynchronously: the thread that issued it waits for it, then all threads meet.
+does not wait; the next op that writes the same addresses does, unless all threads have met since: most ops have a
+barrier of their own between their writes and their reads, so two that alternate between two addresses need no other.
+Where control flow joins, memory is in use that any of the ways there has left in use. A TMA store reads shared memory
+asynchronously: the thread that issued it waits for it, then all threads meet.
 
     %3 = convert %2 {layout=..., shared=((0, 4096),), sync="barrier"} : tile<32x32xf32>
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .... import ops
 from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import annotate
 from .. import ops as gpu_ops
@@ -47,57 +50,105 @@ def _wait(module: Module) -> Op:
     return Op(gpu_ops.tma_wait, (), {"written": False}, (), loc=loc)
 
 
+_EVERYWHERE = (0, 1 << 62)  # a range of addresses
+
+
 class _Readers:
-    """The pending reads of shared memory: by other threads (`threads`), by TMA stores (`tma`). `unwritten`: TMA may not
-    have written all of its stores to global memory.
+    """The pending reads of shared memory: by other threads (`threads`, ranges of addresses), by TMA stores (`tma`).
+    `unwritten`: TMA may not have written all of its stores to global memory.
 
     If TMA reads only addresses below `tma_end`, that is not 0. `stores`: the kernel has TMA stores."""
 
     def __init__(self, target: Target, stores: bool, found: dict[Op, dict]):
         self.target, self.stores, self.found = target, stores, found
-        self.threads, self.tma, self.unwritten, self.tma_end = False, False, False, 0
+        self.threads: frozenset[tuple[int, int]] = frozenset()
+        self.tma, self.unwritten, self.tma_end = False, False, 0
 
     def join(self) -> None:
-        """Control flow joins here: assume that shared memory is in use."""
-        self.threads, self.tma, self.unwritten, self.tma_end = True, self.stores, self.stores, 0
+        """Nothing is known of what happened before: assume that all shared memory is in use."""
+        self.threads = frozenset((_EVERYWHERE,))
+        self.join_tma()
+
+    def join_tma(self) -> None:
+        self.tma, self.unwritten, self.tma_end = self.stores, self.stores, 0
 
     def block(self, block: Block) -> None:
         for op in block.ops:
-            for k, region in enumerate(op.regions):
-                if op.kind.control_flow and not (k and op.kind.loop):  # a loop's condition is followed by its body
+            if op.kind.loop:
+                self.loop(op)
+            elif op.kind is ops.if_:
+                self.branches(op)
+            else:
+                for region in op.regions:
+                    if op.kind.control_flow:
+                        self.join()
+                    self.block(region)
+                if op.kind.control_flow:
                     self.join()
-                self.block(region)
-            if op.kind.control_flow:
-                self.join()
             self.op(op)
+
+    def loop(self, op: Op) -> None:
+        """Iterations until nothing new is in use where one begins. A loop with a condition ends behind that."""
+        head, before = self.threads, None
+        while head != before:
+            before = self.threads = head
+            self.join_tma()
+            first, *rest = op.regions
+            self.block(first)
+            end = self.threads
+            for region in rest:
+                self.block(region)
+            head |= self.threads
+        self.threads = end if rest else head
+        self.join_tma()
+
+    def branches(self, op: Op) -> None:
+        before, after = self.threads, frozenset()
+        for region in op.regions:
+            self.threads = before
+            self.join_tma()
+            self.block(region)
+            after |= self.threads
+        self.threads = after
+        self.join_tma()
 
     def op(self, op: Op) -> None:
         if op.kind is gpu_ops.release:
-            self.threads = True
+            self.threads = frozenset((_EVERYWHERE,))
         elif op.kind is gpu_ops.tma_wait:
-            self.tma, self.tma_end, self.threads = False, 0, True
+            self.tma, self.tma_end, self.threads = False, 0, frozenset((_EVERYWHERE,))
             self.unwritten = self.unwritten and not op.attrs["written"]
         elif "shared" in op.attrs:
             use = use_of(self.target, op.kind)
             assert use is not None
             sync = self.awaited(op, use)
-            if sync != op.attrs.get("sync"):
-                attrs = {name: x for name, x in op.attrs.items() if name != "sync"}
-                self.found[op] = attrs | ({"sync": sync} if sync else {})
+            attrs = {name: x for name, x in op.attrs.items() if name != "sync"} | ({"sync": sync} if sync else {})
+            self.found.pop(op, None)  # what an earlier visit to the loop found
+            if attrs != op.attrs:
+                self.found[op] = attrs
+            if use.meets:
+                self.threads = frozenset()
             if use.leaves:
-                self.threads = True
+                self.threads |= {(start, start + size) for start, size in op.attrs["shared"]}
             if use.leaves == "tma":
                 start, size = op.attrs["shared"][-1]
                 self.tma, self.unwritten, self.tma_end = True, True, start + size
 
     def awaited(self, op: Op, use: Use) -> str | None:
-        """What an op waits for before it writes; from then on nobody reads."""
+        """What an op waits for before it writes; from then on nobody reads that."""
         ordered = op.attrs.get("ordered")
         behind = use.leaves == "tma" and 0 < self.tma_end <= op.attrs["shared"][0][0]
         if not use.waits or behind and not ordered:
             return None
-        sync = "tma_read" if self.tma else "barrier" if self.threads and use.waits == "all" else None
+        sync = "tma_read" if self.tma else "barrier" if use.waits == "all" and self.is_read(op) else None
         if ordered and self.unwritten:
             sync, self.unwritten = "tma_written", False
-        self.tma, self.tma_end, self.threads = False, 0, False
+        self.tma, self.tma_end = False, 0
+        if sync or use.waits == "tma":
+            self.threads = frozenset()
         return sync
+
+    def is_read(self, op: Op) -> bool:
+        """True if threads may be reading what an op overwrites."""
+        written = [(start, start + size) for start, size in op.attrs["shared"]]
+        return any(a < d and c < b for a, b in self.threads for c, d in written)

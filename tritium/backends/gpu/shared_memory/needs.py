@@ -65,13 +65,15 @@ class Use(NamedTuple):
     they are released, those of other ops only during the op.
 
     waits: for whom the op waits before it writes: "all" that may be reading, "tma" (threads meet in any case), or ""
-    for nobody. leaves: who may still be reading when the op ends: "threads", "tma", or "" for nobody.
+    for nobody. leaves: who may still be reading when the op ends: "threads", "tma", or "" for nobody. meets: the op
+    always has a barrier of its own, before which all threads have read what earlier ops wrote.
     """
 
     needs: Callable[[Op, Room], Need | None]
     kept: bool = False
     waits: str = "all"
     leaves: str = "threads"
+    meets: bool = False
 
 
 _USES: dict[Any, Use] = {}  # of lowerings

@@ -89,7 +89,7 @@ def _dot_need(op: Op, room: Room) -> Need | None:
     return operands_need(op, SCRATCH_ALIGNMENT if unit is None else BUFFER_ALIGNMENT)
 
 
-@takes_shared(_dot_need)
+@takes_shared(_dot_need, meets=True)
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> Any:
     """An MMA where one fits, FMAs by threads elsewhere."""
     unit = _unit(op, g.warps, g.target)

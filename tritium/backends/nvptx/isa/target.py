@@ -53,6 +53,7 @@ H200 = CostModel(
     # 32 registers; chosen: a block of 512 threads keeps a row of 16384 floats, and three such blocks fit an SM
     kept_bytes=128,
     slow_operations=8,  # chosen
+    scratch_per_warp=4608,  # chosen: 48 of the 64 warps of an SM have as much
     prefetch_share=4,  # a softmax of 8192 columns by 8 warps goes from 56 registers to 91
     prefetched_dots=0,  # only Turing and Volta have no asynchronous copies
     registers_beside_dots=63,  # 192 of 255 are left for results
