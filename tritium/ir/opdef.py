@@ -26,7 +26,7 @@ TRAITS = {
     "combines": "combines the elements along its `axis` by a region",
     "cross_lane": "threads may exchange elements; for `reduce` and `convert` this depends on the layout",
     "mma": "the result is an accumulator that matrix units may hold",
-    "async_copy": "issues asynchronous copies between global and shared memory, or waits for them",
+    "async_copy": "issues asynchronous copies between global and shared memory",
     "control_flow": "its regions are loop bodies or branches of the program",
     "message": "sends a message to the host, by a call of the device's runtime",
 }

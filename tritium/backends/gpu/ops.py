@@ -61,6 +61,15 @@ class buffer_load:
         return tile
 
 
+@op("buffer_store", attrs=("axis",), effects="write")
+class buffer_store:
+    """Write a tile into a buffer, rows along `axis`: operands (buffer address, tile). A barrier must come before
+    others read it: `async_wait` has one."""
+
+    def infer(buffer, tile: T.Tile, *, axis: int) -> None:
+        return None
+
+
 @op("async_commit", effects="write", traits=("async_copy",))
 class async_commit:
     """Close a group of asynchronous copies."""
@@ -69,7 +78,7 @@ class async_commit:
         return None
 
 
-@op("async_wait", attrs=("pending",), effects="write", traits=("async_copy",))
+@op("async_wait", attrs=("pending",), effects="write")
 class async_wait:
     """Wait until at most `pending` groups of copies are in flight, then make what arrived visible to all threads."""
 
@@ -303,7 +312,7 @@ class tma_store:
         return None
 
 
-@op("tma_wait", attrs=("written",), effects="write", traits=("async_copy",))
+@op("tma_wait", attrs=("written",), effects="write")
 class tma_wait:
     """The thread that issued TMA stores waits until TMA has read shared memory for all of them; with `written`, until
     it has also written global memory."""

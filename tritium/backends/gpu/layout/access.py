@@ -114,7 +114,7 @@ class Accesses:
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
         if axis == order[0]:
             return blocked(shape, width, self.warps, self.lanes, order, within_warp=self.combined.get(shape))
-        return blocked(shape, width, self.warps, self.lanes, order, (axis, count))
+        return blocked(shape, min(width, self.reach(op)), self.warps, self.lanes, order, (axis, count))
 
     def loads_as_well(self, op: Op, layout: Layout) -> bool:
         """True if a load in a user's layout costs less than converting it: threads that hold the same elements load

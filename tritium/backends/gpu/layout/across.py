@@ -1,7 +1,8 @@
-"""Loads of MMA operands that are contiguous across K, where fragments hold neighbours along it.
+"""Loads of tiles that are transposed on their way to an MMA: the operands that are contiguous across K where fragments
+hold neighbours along it, and those that threads write to buffers whose rows are along another axis.
 
-Such a tile is transposed on its way to the fragments. A thread that loads neighbours along K as well regroups them in
-its registers, and writes them to shared memory as neighbours, so that fragments are read in wide accesses.
+A thread that loads neighbours along that axis as well regroups them in its registers, and writes them to shared memory
+as neighbours: in wide accesses, and so that fragments are read in wide accesses.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Module, Op, Value, walk
+from .. import ops as gpu_ops
 
 if TYPE_CHECKING:
     from ..target import Target
 
 
 def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:
-    """{load: (axis of K, how many neighbours along it a thread should have)} of the operands of a module's MMAs."""
+    """{load: (axis, how many neighbours along it a thread should have)}: of K, or of the rows of a buffer."""
     mma, warps, found = target.mma, module.attrs["num_warps"], {}
-    if mma.gathers is None:
+    if mma.gathers is None and gpu_ops.buffer_store not in module.kinds:
         return found
     carried = dict(_carried(module))
     for op in walk(module.body):
-        if op.kind.mma and len(op.operands) > 2:
+        if op.kind is gpu_ops.buffer_store:
+            for load, along in _sources(op.operands[1], op.attrs["axis"], carried, set()):
+                found[load] = along, 16 // T.element(load.type).bytes
+        elif mma.gathers is not None and op.kind.mma and len(op.operands) > 2:
             for x, axis in ((op.operands[0], -1), (op.operands[1], -2)):
                 for load, along in _sources(x, len(T.shape(x.type)) + axis, carried, set()):
                     found[load] = along, mma.gathers(op, T.element(load.type), warps)

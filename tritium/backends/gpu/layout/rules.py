@@ -165,6 +165,7 @@ OPERAND = {
     gpu_ops.dot_shared: _dot_shared_operand,
     gpu_ops.dot_scaled: _dot_scaled_operand,
     gpu_ops.share: _share_operand,
+    gpu_ops.buffer_store: _anchored,
     gpu_ops.tma_store: _anchored,
     gpu_ops.cluster_all_gather: _anchored,
 }

@@ -72,6 +72,13 @@ def buffer_load(g: Lowering, op: Op, buffer: Sequence[Val]) -> list[Val]:
     return read(g, op.type.element, g.layout(op), images, buffer[0])
 
 
+@lower(gpu_ops.buffer_store)
+def buffer_store(g: Lowering, op: Op, buffer: Sequence[Val], x: Sequence[Val]) -> None:
+    tile = op.operands[1].type
+    images, _ = swizzled(tile.shape, op.attrs["axis"], tile.element.bytes)
+    write(g, x, tile.element, g.layout(op.operands[1]), images, buffer[0])
+
+
 @lower(gpu_ops.async_commit)
 def async_commit(g: Lowering, op: Op) -> None:
     assert g.target.async_copies is not None

@@ -123,9 +123,13 @@ class IterationEmitter:
         if op in schedule.by_threads:
             return self.by_threads(op)
         if op.kind is ops.load and self.more is not None:
-            mask, (pointer, *rest) = self.mask(op), (self.value(y) for y in op.operands)
-            return self.b.place(op.replace(operands=(pointer, mask, *rest[1:])))
+            return self.loaded(op)
         return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+
+    def loaded(self, load: Op) -> Value:
+        """The tile of a load in an iteration that may not exist."""
+        mask, (pointer, *rest) = self.mask(load), (self.value(y) for y in load.operands)
+        return self.b.place(load.replace(operands=(pointer, mask, *rest[1:])))
 
     def by_threads(self, dot: Op) -> Value:
         """A dot computed by threads without MMA, with both operands in buffers."""

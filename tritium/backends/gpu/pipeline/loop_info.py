@@ -229,6 +229,15 @@ class LoopInfo:
         return False
 
 
+def registers_of(t: T.Type, threads: int, packed: bool = False) -> int:
+    """The number of 32-bit registers per thread of a value. 16-bit elements count as one each, unless they are packed:
+    they are widened when used, but not by dots."""
+    numel, element = (t.numel, t.element) if type(t) is T.Tile else (1, t)
+    if packed and type(element) is T.Scalar:
+        return max(1, numel * element.bytes // (4 * threads))
+    return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
+
+
 def stages_of(loop: Op, module: Module) -> int:
     """The number of stages of a loop: its own `num_stages`, else the kernel's, else 3."""
     own = loop.attrs["num_stages"]

@@ -24,14 +24,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....ir import types as T
 from ....ir.core import walk
 from ....ir.rewrite import substitute, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from .capabilities import NO_DOTS, capabilities
 from .iteration import Emission, IterationEmitter
-from .loop_info import LoopInfo, stages_of
+from .loop_info import LoopInfo, registers_of, stages_of
 from .reordering import Reordering
 from .schedule import prefetched_loads, register_loads, schedule_dots
 
@@ -65,8 +64,8 @@ def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Modul
         if with_dots and copies and _copied(LoopInfo.of(op, can, reordering)):
             return None
         info = LoopInfo.of(op, NO_DOTS, reordering)
-        cost = lambda load: _registers(load.type, threads, with_dots)
-        sums = sum(_registers(x.type, threads, packed=True) for x in op.operands[3:])
+        cost = lambda load: registers_of(load.type, threads, with_dots)
+        sums = sum(registers_of(x.type, threads, packed=True) for x in op.operands[3:])
         room = min(dots, most - sums - target.cost.registers_beside_dots) if with_dots else registers
         loads = register_loads(info, cost, room) if info.only_stores() else None
         if loads is None:
@@ -86,15 +85,6 @@ def _copied(info: LoopInfo) -> bool:
     found = prefetched_loads(info)
     tiles = {load for dot in dots for x in dot.operands[:2] for load in info.loads_behind(x)}
     return found is not None and tiles.issubset(found.loads)
-
-
-def _registers(t: T.Type, threads: int, packed: bool = False) -> int:
-    """The number of 32-bit registers per thread of a value. 16-bit elements count as one each, unless they are packed:
-    they are widened when used, but not by dots."""
-    numel, element = (t.numel, t.element) if type(t) is T.Tile else (1, t)
-    if packed and type(element) is T.Scalar:
-        return max(1, numel * element.bytes // (4 * threads))
-    return max(1, numel // threads) * (2 if type(element) is T.Ptr or element.bits > 32 else 1)
 
 
 def _ahead(schedule: Schedule, b: Rewriter) -> tuple[Value, ...]:

@@ -27,6 +27,10 @@ Loop-invariant operands, such as attention's Q, are written to a buffer before t
 reads one too (a causal mask splits the loop), the buffer is kept while the multibuffers of the first loop are released,
 and the tile is not live in registers across that loop.
 
+Asynchronous copies have at least four bytes. A tile of smaller elements that are not aligned, as in a matrix with an
+odd number of columns, is loaded an iteration early into registers, if these have room, and written to its buffer when
+the iteration has issued its dots (`buffer_store`). Then its registers take the tile of the iteration after that.
+
 A prefetched load is hoisted above the stores of earlier iterations, and above atomics whose old values nobody reads. A
 loop with these is pipelined if the launcher can check that they do not alias; each such pair of accesses is recorded.
 """
@@ -37,13 +41,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .... import ops
+from ....ir import types as T
 from ....ir.core import walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
-from .capabilities import capabilities
+from ..ops import MIN_TRANSFER
+from .capabilities import Capabilities, capabilities
 from .iteration import Emission, IterationEmitter
-from .loop_info import LoopInfo, stages_of
+from .loop_info import LoopInfo, registers_of, stages_of
 from .reordering import Reordering
 from .schedule import prefetched_loads, schedule_dots
 
@@ -65,6 +71,7 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         return module
     assumed, kept = Assumed(module), _Kept(module)
     can, reordering = capabilities(target, module, assumed.nonnegative), Reordering.of(module, assumed)
+    is_short = lambda load: len(T.shape(load.type)) == 2 and can.vector(load) < MIN_TRANSFER
 
     def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
         if op.kind is not ops.for_:
@@ -74,14 +81,44 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         if stages < 2:
             return None
         info = LoopInfo.of(op, can, reordering)
+        staged = [load for load in op.regions[0].ops if load.kind is ops.load and is_short(load)]
+        if staged and _fit_registers(op, staged, module, target):
+            info = LoopInfo.of(op, _through_registers(info, staged), reordering)
         loads = prefetched_loads(info)
         if loads is None:
             return None
+        staged = [load for load in loads.loads if is_short(load)]
+        if len(staged) == len(loads.loads):
+            stages = 2  # what is loaded an iteration early needs no more
         schedule = schedule_dots(info, loads, "copies", stages)
-        fits = reordering is None or reordering.take(schedule.pairs)
-        return _Pipelined(schedule, b, stages, kept).build() if fits else None
+        if reordering is not None and not reordering.take(schedule.pairs):
+            return None
+        return _Pipelined(schedule, b, stages, kept, staged).build()
 
     return assumed.stated_by(sweep(module, rule))
+
+
+def _fit_registers(loop: Op, loads: Sequence[Op], module: Module, target: Target) -> bool:
+    """True if the tiles of loads have room in registers beside the sums of a loop."""
+    warps, cost = module.attrs["num_warps"], target.cost
+    threads, most = target.warp_size * warps, target.registers_of(warps, module.attrs.get("maxnreg"))
+    sums = sum(registers_of(x.type, threads, packed=True) for x in loop.operands[3:])
+    room = min(cost.staged_registers, most - sums - cost.registers_beside_dots)
+    return sum(registers_of(load.type, threads) for load in loads) <= room
+
+
+def _through_registers(info: LoopInfo, staged: Sequence[Op]) -> Capabilities:
+    """The capabilities with loads that threads write to buffers. These have rows along the axis that is not contiguous
+    in global memory, if dots can read them so: lanes load neighbours along the other, so each writes some of a row."""
+    can, axes = info.can, {}
+    for dot in info.dots:
+        for x, operand in zip(dot.operands, "ab"):
+            load, transposed = info.source(x)
+            if load in staged and not can.takes(dot, operand, can.axis(load) if transposed else 1 - can.axis(load)):
+                axes[load] = can.axis(load)
+    axes = {load: 1 - can.axis(load) for load in staged} | axes
+    return can._replace(vector=lambda load: MIN_TRANSFER if load in axes else can.vector(load),
+                        axis=lambda load: axes[load] if load in axes else can.axis(load))  # fmt: skip
 
 
 def most_stages(module: Module) -> int:
@@ -125,10 +162,11 @@ class _Kept:
 
 
 class _Pipelined:
-    """Emits a loop whose iterations issue the copies of later ones."""
+    """Emits a loop whose iterations issue the copies of later ones, or load what threads copy (`staged`)."""
 
-    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept):
+    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept, staged: Sequence[Op]):
         self.schedule, self.b, self.stages, self.body, self.kept = schedule, b, stages, schedule.body, kept
+        self.staged = staged
         lo, hi, self.step, *_ = schedule.loop.operands
         self.index, self.emission = lo.type, Emission(schedule, b, hi)
         self.params, self.indices = schedule.prefetched.params, schedule.prefetched.indices
@@ -146,9 +184,12 @@ class _Pipelined:
         ahead_i, ahead = lo, [inits[k] for k in self.params]
         ahead += self.load_indices(lo, ahead)
         for s in range(stages - 1):  # the prologue
+            tiles = self.load_staged(ahead_i, ahead)
             ahead = self.issue_copies(self.number(s), ahead_i, ahead, emission.has_iteration(ahead_i))
+            self.store_staged(self.number(s), tiles)
             ahead_i = ops.add(b, ahead_i, step)
-        carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead]
+        tiles = self.load_staged(ahead_i, ahead)
+        carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead, *tiles]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
             ops.yield_(b, *self.iteration(region.args))
@@ -186,12 +227,27 @@ class _Pipelined:
         emitter = self.run_ahead(i, values, self.emission.has_iteration(i))
         return [emitter.value(load) for load in self.indices]
 
+    def load_staged(self, i: Value, values: Sequence[Value]) -> list[Value]:
+        """The tiles of a later iteration that threads copy."""
+        if not self.staged:
+            return []
+        emitter = self.run_ahead(i, values, self.emission.has_iteration(i))
+        return [emitter.loaded(load) for load in self.staged]
+
+    def store_staged(self, slot: Value, tiles: Sequence[Value]) -> None:
+        """Write these tiles into a slot."""
+        for load, x in zip(self.staged, tiles):
+            address = self.emission.slot_address(load, slot)
+            gpu_ops.buffer_store(self.b, address, x, axis=self.schedule.axes[load])
+
     def issue_copies(self, slot: Value, i: Value, values: Sequence[Value], more: Value) -> list[Value]:
         """Issue the copies of one iteration into a slot; returns the scalars of the iteration after it."""
         b, emitter = self.b, self.run_ahead(i, values, more)
         following = lambda: [emitter.value(self.body.yields[k]) for k in self.params]
         indices = self.load_indices(ops.add(b, i, self.step), following()) if self.indices else []
         for load in self.schedule.loads:
+            if load in self.staged:
+                continue
             mask = emitter.mask(load)
             gpu_ops.async_load(
                 b,
@@ -202,12 +258,14 @@ class _Pipelined:
                 axis=self.schedule.axes[load],
                 loc=load.loc,
             )
-        gpu_ops.async_commit(b)
+        if len(self.staged) < len(self.schedule.loads):
+            gpu_ops.async_commit(b)
         return [*following(), *indices]
 
     def iteration(self, args: list[Arg]) -> list[Value]:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
+        ahead, tiles = ahead[: len(ahead) - len(self.staged)], ahead[len(ahead) - len(self.staged) :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
         emitter = IterationEmitter(self.emission, dict(zip(self.body.args, (i, *own))), slot)
         more = self.emission.has_iteration(ahead_i)
@@ -218,7 +276,10 @@ class _Pipelined:
             emitter.meeting = start
             ends = emitter.body()
             following = emitter.met()
-        return [*ends, ops.add(b, ahead_i, self.step), self.next(slot), self.next(fill), *following]
+        self.store_staged(fill, tiles)
+        ahead_i = ops.add(b, ahead_i, self.step)
+        tiles = self.load_staged(ahead_i, following)
+        return [*ends, ahead_i, self.next(slot), self.next(fill), *following, *tiles]
 
     def next(self, slot: Value) -> Value:
         b = self.b

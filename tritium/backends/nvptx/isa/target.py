@@ -56,6 +56,7 @@ H200 = CostModel(
     scratch_per_warp=4608,  # chosen: 48 of the 64 warps of an SM have as much
     prefetch_share=4,  # a softmax of 8192 columns by 8 warps goes from 56 registers to 91
     prefetched_dots=0,  # only Turing and Volta have no asynchronous copies
+    staged_registers=64,  # with 128, a product of 64x64x128 by four warps spills and gains nothing
     registers_beside_dots=63,  # 192 of 255 are left for results
     registers_beside_sums=56,  # 48 to 64 in Inductor's templates: three blocks of 64 x 128 results fit, not two
     dealt_together=48,  # in a model of causal masks with 64 heads and more, blocks end within 3 % of each other
