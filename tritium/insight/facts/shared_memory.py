@@ -30,9 +30,9 @@ Place = tuple[tuple, ...]  # as `errors.places_of` has it
 _PASSAGES = {
     gpu_ops.convert: "layout conversion", gpu_ops.buffer_load: "multibuffer", gpu_ops.tma_store: "TMA store",
     gpu_ops.share: "operands", ops.dot: "operands", gpu_ops.dot_buffers: "operands", ops.reduce: "reduction",
-    gpu_ops.cluster_all_gather: "cluster",
+    gpu_ops.cluster_all_gather: "cluster", gpu_ops.buffer_store: "multibuffer",
 }  # fmt: skip
-_OF_OTHERS = (gpu_ops.buffer_load, gpu_ops.dot_buffers)  # these read what other ops took
+_OF_OTHERS = (gpu_ops.buffer_load, gpu_ops.buffer_store, gpu_ops.dot_buffers)  # these use what other ops took
 _LOOPS = (ops.for_, ops.while_)
 
 

@@ -238,7 +238,7 @@ class _Pipelined:
         """Write these tiles into a slot."""
         for load, x in zip(self.staged, tiles):
             address = self.emission.slot_address(load, slot)
-            gpu_ops.buffer_store(self.b, address, x, axis=self.schedule.axes[load])
+            gpu_ops.buffer_store(self.b, address, x, axis=self.schedule.axes[load], loc=load.loc)
 
     def issue_copies(self, slot: Value, i: Value, values: Sequence[Value], more: Value) -> list[Value]:
         """Issue the copies of one iteration into a slot; returns the scalars of the iteration after it."""
