@@ -146,6 +146,11 @@ class NumberingWriter(Writer):
                 return found
         return self.emit(type, f"{opcode} {type} {x}, {y}", x, y)
 
+    def select(self, condition: Val, x: Val, y: Val) -> Val:
+        if condition[0] != "%" and condition.type == "i1":
+            return x if condition == "true" else y
+        return super().select(condition, x, y)
+
     def cast(self, opcode: str, x: Val, type: str) -> Val:
         if x.type == type:
             return x
@@ -156,6 +161,8 @@ class NumberingWriter(Writer):
 
 def _folded(w: Writer, opcode: str, x: Val, y: Val) -> Val | None:
     """The folded result of an operation on integers; None if it does not fold."""
+    if x.type == "i1":
+        return _folded_bits(w, opcode, x, y)
     if y == "0" and opcode in _RIGHT_ZERO:
         return x
     if x == "0" and opcode in _LEFT_ZERO:
@@ -170,6 +177,18 @@ def _folded(w: Writer, opcode: str, x: Val, y: Val) -> Val | None:
             return None
         total = _FOLD[opcode](int(x), int(y)) & ((1 << bits) - 1)
         return w.const(x.type, total - (1 << bits) if total >> (bits - 1) and bits > 1 else total)
+    return None
+
+
+def _folded_bits(w: Writer, opcode: str, x: Val, y: Val) -> Val | None:
+    """As `_folded`, of truth values, one of which is known at least."""
+    known, other = (x == "true", y) if x[0] != "%" else (y == "true", x)
+    if opcode == "and":
+        return other if known else w.const("i1", False)
+    if opcode == "or":
+        return w.const("i1", True) if known else other
+    if opcode == "xor" and (not known or other[0] != "%"):
+        return w.const("i1", other != "true") if known else other
     return None
 
 

@@ -62,7 +62,7 @@ def async_load(g: Lowering, op: Op, buffer: Sequence[Val], pointers: Sequence[Va
         for r in range(0, layout.registers, width):
             offset, constant = at[r]
             address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
-            source, allowed = pointers[r], None if mask is None else mask[r]
+            source, allowed = pointers[r], None if mask is None or mask[r] == "true" else mask[r]
             g.target.async_copies.copy(g, address, constant, source, width * size, allowed, op.attrs)
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ..target import Target
 
 LOWER = {}
+_LESS = {"icmp slt": True, "icmp sgt": True, "icmp sge": False, "icmp sle": False,
+         "icmp ult": True, "icmp ugt": True, "icmp uge": False, "icmp ule": False}  # fmt: skip
 LONGEST_CHAIN = 100  # of ops whose registers wait to be asked for: each is a Python call
 
 
@@ -75,6 +77,7 @@ class Lowering:
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
         self._below = {}  # value -> power of two it is below, if it is not negative
         self._zeros = {}  # value -> how many of its lowest bits are 0
+        self._ranges = {}  # value -> the least and the most it may be
         self.same_bits = {}  # value -> one of another type that it was made of
         self._selected = {}  # value -> (condition, value, value) that it is one of
         self._different = {}  # value -> the two whose bits differ in its own
@@ -320,6 +323,25 @@ class Lowering:
     def zeros_of(self, x: Val) -> int:
         """How many of an integer's lowest bits are known to be 0."""
         return self._zeros.get(x, 0) if x[0] == "%" or x == "0" else log2(int(x) & -int(x))
+
+    def note_range(self, x: Val, least: int, most: int) -> Val:
+        """Remember the least and the most that an integer may be; returns it."""
+        if x[0] == "%":
+            self._ranges[x] = least, most
+        return x
+
+    def decided(self, spell: str, x: Val, y: Val) -> Val | None:
+        """The result of a comparison of integers, if it is the same for all threads by what they may be; else None."""
+        wants_less, left, right = _LESS.get(spell), self._range_of(x), self._range_of(y)
+        if wants_less is None or left is None or right is None or spell[5] == "u" and min(left[0], right[0]) < 0:
+            return None
+        if spell[-2:] in ("gt", "le"):
+            left, right = right, left
+        surely, never = left[1] < right[0], left[0] >= right[1]
+        return self.w.const("i1", surely == wants_less) if surely or never else None
+
+    def _range_of(self, x: Val) -> tuple[int, int] | None:
+        return self._ranges.get(x) if x[0] == "%" else (int(x), int(x)) if x.lstrip("-").isdigit() else None
 
     def aligned(self, spell: str, x: Val, y: Val) -> tuple[Val, Val]:
         """The operands of a comparison: of multiples of 2^k, x + c < y is x < y where c is below 2^k. So neighbours

@@ -35,7 +35,9 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
 
     def vector(r: int) -> list[Val]:
         fill = None if other is None else [to_memory(w, t, other[r + k]) for k in range(width)]
-        key = pointers[r], None if mask is None else mask[r], fill and tuple(fill)
+        key = pointers[r], None if mask is None or mask[r] == "true" else mask[r], fill and tuple(fill)
+        if key[1] == "false":
+            return [_from_memory(w, t, x) for x in fill or [w.const(memory_type(t), 0)] * width]
         if key not in seen or op.attrs["volatile"]:
             seen[key] = g.target.load(g, key[0], memory_type(t), width, key[1], fill, op.attrs)
         return [_from_memory(w, t, x) for x in seen[key]]
@@ -86,8 +88,10 @@ def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
     once = g.owns(g.layout(op.operands[0]))
     starts, width = _groups(op, pointers)
     for r in starts:
+        if mask is not None and mask[r] == "false":
+            continue
         items = [to_memory(w, t, x) for x in values[r : r + width]]
-        allowed = w.all_of(once, None if mask is None else mask[r])
+        allowed = w.all_of(once, None if mask is None or mask[r] == "true" else mask[r])
         g.target.store(g, pointers[r], items, allowed, op.attrs)
 
 

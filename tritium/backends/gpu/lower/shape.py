@@ -35,12 +35,14 @@ def constant(g: Lowering, op: Op) -> list[Val]:
 
 @lower(ops.arange)
 def arange(g: Lowering, op: Op) -> Registers:
-    start, (base, numbers) = op.attrs["start"], g.base_and_numbers(g.layout(op), lambda x: x)
-    below = 1 << (op.attrs["end"] - 1).bit_length()
+    layout, start = g.layout(op), op.attrs["start"]
+    base, numbers = g.base_and_numbers(layout, lambda x: x)
+    below, most = 1 << (op.attrs["end"] - 1).bit_length(), sum({*layout.lane, *layout.warp})
 
     def element(r: int) -> Val:
         x = g.w.binary("or disjoint", base[r], g.int(numbers[r]))
-        return g.note_sum(g.w.binary("add", x, g.int(start)), base[r], numbers[r] + start, below)
+        x = g.note_sum(g.w.binary("add", x, g.int(start)), base[r], numbers[r] + start, below)
+        return g.note_range(x, numbers[r] + start, numbers[r] + start + most)
 
     out = Registers(len(numbers), element)
     out.affine = Affine(base, [x + start for x in numbers], exact=start >= 0)

@@ -1,0 +1,61 @@
+"""Masks that the bounds of a tile decide while the kernel is compiled, register by register: a row of 768 elements in a
+tile of 1024. Against the interpreter."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.samples import data
+from tests.backends.gpu.test_language import module_of
+from tritium.insight import emulator
+
+
+@triton.jit
+def centred(x_ptr, out_ptr, last_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    """A row without its mean; elements that are not there are 7, and count in the sum of the tile."""
+    at = tl.arange(0, BLOCK)
+    inside = at < N
+    x = tl.load(x_ptr + at, mask=inside, other=7.0)
+    mean = tl.sum(tl.where(inside, x, 0.0)) / N
+    tl.store(out_ptr + at, x - mean, mask=inside)
+    tl.store(last_ptr, tl.sum(x))
+
+
+def of_centred(n, block):
+    return data("f4", n), np.zeros(n, "f4"), np.zeros(1, "f4"), n, block
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("n", [768, 1000, 512, 1024, 1])
+def test_rows_that_do_not_fill_their_tile(check, n, warps):
+    check(centred, *of_centred(n, 1024), warps=warps, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("n", "warps", "masked"), [(768, 2, 0), (768, 4, 1), (512, 4, 0), (1024, 4, 0), (1000, 2, 1)])
+def test_only_registers_that_the_bound_parts_are_masked(n, warps, masked):
+    """Two warps have 256 elements in a register of each thread: three of the four are always there."""
+    text, _ = emulator.llvm_of(module_of(centred, of_centred(n, 1024))[0], num_warps=warps)
+    assert len(re.findall(r"icmp slt", text)) == masked
+
+
+@triton.jit
+def compared(out_ptr, LOW: tl.constexpr, HIGH: tl.constexpr):
+    """Every way to compare numbers of a tile, which begin below zero, with numbers."""
+    at = tl.arange(0, 64)
+    x = at - 32
+    found = (at < LOW).to(tl.int32) + (at <= LOW) * 2 + (at > LOW) * 4 + (at >= LOW) * 8 + (at == LOW) * 16
+    found += (HIGH < at) * 32 + (HIGH >= at) * 64 + (x < LOW) * 128 + (x >= HIGH) * 256 + (~(at < HIGH)) * 512
+    wide, byte = at.to(tl.int64), at.to(tl.uint8)
+    found += (wide < HIGH) * 1024 + (byte < 40) * 2048 + ((at < LOW) & (at < 50)) * 4096 + ((at < LOW) | (x > 3)) * 8192
+    tl.store(out_ptr + at, found)
+
+
+@pytest.mark.parametrize(("low", "high"), [
+    (0, 63), (1, 64), (63, 0), (64, -1), (-1, 32), (31, 33), (2**31 - 1, -(2**31)),
+])  # fmt: skip
+def test_comparisons_with_numbers(check, low, high):
+    for warps in (1, 2):
+        check(compared, np.zeros(64, "i4"), low, high, warps=warps)
