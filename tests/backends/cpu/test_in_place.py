@@ -220,3 +220,64 @@ def test_own_elements_stay_in_one_loop():
     compiled = move[(1,)](x, 5, 3, 1, 200, N=N, HOW="negated")
     assert compiled.metadata.arena_bytes == 0
     assert move[(1,)](x, 5, 3, 1, 200, N=N, HOW="reversed").metadata.arena_bytes > 0
+
+
+@triton.jit
+def masked_twice(p, q, r, N: tl.constexpr, HOW: tl.constexpr):
+    """Two stores under one mask; the first changes what the mask was computed from, the second is in loops of its own."""
+    i = tl.arange(0, N)
+    x = tl.load(p + i)
+    if HOW == "and":
+        m = (x > 1) & (x < 50) & (x != 7) & (x * x != 400)
+        tl.store(p + i, x * 0, mask=m)
+        tl.debug_barrier()
+        tl.store(q + i, tl.load(r + N - 1 - i), mask=m)
+    elif HOW == "bound":
+        m = i[None, :] < x[:, None]
+        tl.store(p + i, x * 0)
+        tl.debug_barrier()
+        tl.store(q + i[:, None] * N + i[None, :], i[:, None] + i[None, :], mask=m)
+        tl.store(p + i[:, None] + i[None, :] * 0, -x[:, None] + i[None, :] * 0, mask=m)
+        tl.debug_barrier()
+        tl.store(q + i[:, None] * N + N - 1 - i[None, :], i[:, None] - i[None, :], mask=m)
+    elif HOW == "clamp":
+        y = x.to(tl.float32) * 0.5
+        small = y < 9.0
+        tl.store(p + i, tl.where(small, 9.0, y).to(tl.int32))
+        tl.debug_barrier()
+        tl.store(q + N - 1 - i, tl.load(r + i), mask=small)
+    else:
+        old = tl.atomic_cas(p + i, x * 0 + 5, x * 0 - 1)
+        m = (x >= 0) & ((old == 5) | (old == 8))
+        tl.store(q + i, x, mask=m)
+        tl.store(q + N + i, tl.where(m.to(tl.int32) == 0, i, -i))
+        tl.debug_barrier()
+        tl.store(q + 2 * N + i, tl.load(r + N - 1 - i), mask=m)
+
+
+@pytest.mark.parametrize("how", ["and", "bound", "clamp", "atomic"])
+def test_a_mask_of_what_a_store_changes(how):
+    n = 64
+    x, r = rng.integers(0, n, n).astype(np.int32), np.arange(n, dtype=np.int32)
+    p, q = x.copy(), np.full((n, n), -7, np.int32)
+    masked_twice[(1,)](p, q, r, N=n, HOW=how)
+    out, wanted = np.full((n, n), -7, np.int32), x.copy()
+    i = np.arange(n)
+    if how == "and":
+        m = (x > 1) & (x < 50) & (x != 7) & (x != 20)
+        wanted[m] = 0
+        out[0, m] = r[::-1][m]
+    elif how == "bound":
+        m = i[None, :] < x[:, None]
+        wanted = np.where(x > 0, -x, 0)
+        out[m] = (i[:, None] + i[None, :])[m]
+        out[:, ::-1][m] = (i[:, None] - i[None, :])[m]
+    elif how == "clamp":
+        wanted = np.maximum(9, x * 0.5).astype(np.int32)
+        out[0, ::-1][x * 0.5 < 9] = r[x * 0.5 < 9]
+    else:
+        wanted[x == 5] = -1
+        m = (x == 5) | (x == 8)
+        out[0, m], out[1], out[2, m] = x[m], np.where(m, -i, i), r[::-1][m]
+    np.testing.assert_array_equal(p, wanted)
+    np.testing.assert_array_equal(q, out)

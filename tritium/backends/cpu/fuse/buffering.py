@@ -253,7 +253,8 @@ class Buffering:
         bits = self.uses[x]
         if x in self.lo.buffers:
             return 0
-        keep = x in self.required or (bits & (bits - 1) or self.looped.get(x, 0)) and self.heavy(op)
+        keep = x in self.required or (bits & (bits - 1) or self.looped.get(x, 0)) and self.heavy(op) \
+            and not _taken_apart(op)  # its terms are buffered instead
         deadline = self.deadline(op, bits, self.moved.get(x, 0)) if op.kind is ops.load else None
         if not keep and deadline is None:
             return bits
@@ -273,7 +274,7 @@ class Buffering:
         if nest.force is not None and nest.force == x:
             return first
         alone = x in self.cut or self.needs_all.get(x, 0) & first or self.looped.get(x, 0) & first \
-            or not self.keepable(op)  # loops that only use addresses do not compute it
+            or not self.keepable(op) or _taken_apart(op)  # loops that use only addresses and bounds do not compute it
         before = 1 << 2 * nest.index
         if first == before:
             (nest.before if alone else nest.first_keeps).append(x)
@@ -298,6 +299,19 @@ class Buffering:
                     return inside >> 1
                 return inside if last > s else None
         return None
+
+
+def _taken_apart(op: Op) -> bool:
+    """Whether loops may use an op as bounds of their indices, term by term, without ever computing it as a mask."""
+    if T.element(op.types[0]) is not T.i1:
+        return False
+    if op.kind in _BOUNDS:
+        compared = T.element(op.operands[0].type)
+        return type(compared) is T.Scalar and compared.is_int
+    return op.kind is ops.and_ or op.kind.view
+
+
+_BOUNDS = frozenset((ops.lt, ops.le, ops.gt, ops.ge))
 
 
 def _plain_load(op: Op) -> bool:

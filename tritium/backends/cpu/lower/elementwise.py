@@ -95,7 +95,7 @@ PULL.update(dict.fromkeys(_APPLY, _pull))
 def _select(lo: Lowering, op: Op, idx: Index) -> Val:
     """A uniform condition selects full chunks, and most chunks are inside a mask."""
     condition, x, y = op.operands
-    clamp = _clamp(op) if lo.target.simd == "neon" else None
+    clamp = _clamp(op) if lo.target.simd == "neon" and condition not in lo.pending else None
     x, y = lo.spread([lo.ev(x, idx), lo.ev(y, idx)])
     if clamp:
         return lo.w.intrinsic(clamp, x.type, y, x)
