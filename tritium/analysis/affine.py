@@ -124,7 +124,17 @@ class Affine(Domain):
             y = self.multiplied(y, self.number(by))
         plus = self.plus
         return Form(x.pointer if y.pointer is None else y.pointer, plus(x.base, y.base),
-                    tuple([plus(a, b) for a, b in zip(x.strides, y.strides)]), x.loose + y.loose)
+                    tuple([plus(a, b) for a, b in zip(x.strides, y.strides)]), self.gathered(x.loose, y.loose))
+
+    def gathered(self, xs, ys):
+        """The loose terms of a sum: what both sides have is one term, or a chain of sums would have ever more."""
+        if not xs or not ys:
+            return xs or ys
+        scales = {}
+        for x in (*xs, *ys):
+            key = x._replace(scale=None)
+            scales[key] = self.plus(scales[key], x.scale) if key in scales else x.scale
+        return tuple([key._replace(scale=scale) for key, scale in scales.items() if self.number_of(scale) != 0])
 
     def multiplied(self, form, by):
         """A form times a coefficient; None if coefficients have no such product."""

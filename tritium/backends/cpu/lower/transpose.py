@@ -133,12 +133,13 @@ def _masks(lo: Lowering, x: Value) -> Any:
 
 def masks_in_place(lo: Lowering, x: Value) -> bool:
     """Whether no view stands between a tile and the masked loads that it is computed from: an index is one of both."""
-    stack = [x]
+    seen, stack = set(), [x]
     while stack:
         x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or x in lo.buffers or not lo.is_lazy(x) \
+        if type(x) is not Op or type(x.type) is not T.Tile or x in seen or x in lo.buffers or not lo.is_lazy(x) \
                 or x.kind is ops.load:
             continue
+        seen.add(x)
         if x.kind.elementwise:
             stack += x.operands
         elif _masks(lo, x):

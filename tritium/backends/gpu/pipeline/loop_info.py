@@ -94,14 +94,17 @@ class LoopInfo:
 
     def loads_behind(self, x: Value, rank: int = 2) -> Iterator[Op]:
         """The loads of tiles of this rank from which an operand of a dot is computed by cheap elementwise ops, views
-        and broadcasts."""
-        if type(x) is not Op or x not in self.inside:
-            return
-        if x.kind is ops.load and len(T.shape(x.type)) == rank:
-            yield x
-        elif x.kind.cost != "slow":
-            for y in x.operands:
-                yield from self.loads_behind(y, rank)
+        and broadcasts, each once."""
+        seen, stack = set(), [x]
+        while stack:
+            x = stack.pop()
+            if type(x) is not Op or x not in self.inside or x in seen:
+                continue
+            seen.add(x)
+            if x.kind is ops.load and len(T.shape(x.type)) == rank:
+                yield x
+            elif x.kind.cost != "slow":
+                stack += reversed(x.operands)
 
     def comes_in_buffers(self, dot: Op) -> bool:
         """True if threads can read both operands of a dot from buffers: filled by copies, or before the loop."""
