@@ -63,6 +63,8 @@ def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str]
 
     >>> misnamed("add", "BLOK", ["x", "BLOCK"])
     'did you mean BLOCK? kernel `add` has the parameters x, BLOCK'
+    >>> misnamed("add", "warps", ["x", "BLOCK"])
+    'kernel `add` has the parameters x, BLOCK, and warps is none of them'
     """
     from difflib import get_close_matches  # its imports are slow, errors are rare
 
@@ -70,5 +72,6 @@ def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str]
     found = get_close_matches(name.lower(), near, n=1)
     guess = f"did you mean {near[found[0]]}? " if found else ""
     method = "; a kernel is no method: write @staticmethod above @triton.jit and leave self out"
+    absent = f", and {name} is none of them" if name and names and not found else ""
     return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(names)}" if names else "no parameters") + \
-        (method if names and names[0] == "self" else "")
+        absent + (method if names and names[0] == "self" else "")

@@ -163,3 +163,43 @@ def printed_texts(n):
 @mistake(out_ptr="*fp32")
 def arange_with_one_end(out_ptr):
     tl.store(out_ptr + tl.arange(64), 0.0)
+
+
+@mistake(out_ptr="*fp32")
+def arange_of_numpy_without_its_module(out_ptr):
+    tl.store(out_ptr + arange(0, 64), 1.0)  # noqa: F821
+
+
+@mistake(out_ptr="*fp32")
+def dtype_without_its_module(out_ptr):
+    tl.store(out_ptr, tl.full((), 1, float32))  # noqa: F821
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def half_of_a_tile(out_ptr, x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    tl.store(out_ptr + tl.arange(0, 32), x[0:32])
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def elements_by_condition(out_ptr, x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    tl.store(out_ptr, tl.sum(x[x > 0]))
+
+
+@mistake(x_ptr="*fp32")
+def assigned_shape(x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    x.shape[0] = 32
+
+
+@mistake(out_ptr="*fp32", bias_ptr=[None])
+def moved_pointer_that_is_none(out_ptr, bias_ptr):
+    bias_ptr += 16
+    tl.store(out_ptr, tl.load(bias_ptr))
+
+
+@mistake(out_ptr="*fp32", limit=[None])
+def compared_argument_that_is_none(out_ptr, limit):
+    if limit > 0:
+        tl.store(out_ptr, 1.0)

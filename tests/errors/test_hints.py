@@ -160,7 +160,18 @@ def bounded_by_a_block(x):
         tl.store(x + i, 1.0)
 
 
+@triton.jit
+def nothing_moved(x, bias=None):
+    tl.store(x, tl.load(bias + 3))
+
+
+@triton.jit
+def bare(x):
+    tl.store(x + arange(0, 4), 1.0)  # noqa: F821
+
+
 EAGER = [
+    (nothing_moved, (), "ask first: `if x is not None:`"), (bare, (), "use tl.arange"),
     (dimension, (), "did you mean `axis`?"), (misspelt, (), "did you mean `mask`? it is declared as load("),
     (untyped, (), "say of what type, too"), (stepped, (), "it is declared as arange(start, end)"),
     (rounded, (), "use tl.extra.libdevice.round"), (bounded_by_a_block, (), "one bound for the whole program"),
@@ -176,6 +187,21 @@ def test_interpreted_and_compiled_kernels_get_one_hint(kernel, more, hint):
         with pytest.raises((triton.CompilationError, triton.InterpreterError)) as caught:
             run(np.ones(4, np.float32), *more)
         assert hint in str(caught.value).partition("hint: ")[2]
+
+
+@triton.jit
+def identical(x, n, LIMIT: tl.constexpr):
+    if n is LIMIT:
+        tl.store(x, 1.0)
+    if n is not None:
+        tl.store(x + 1, 2.0)
+
+
+def test_a_run_time_value_is_never_identical_with_a_number():
+    x = np.zeros(2, np.float32)
+    with pytest.warns(UserWarning, match="always False; use == to compare"):
+        identical[(1,)](x, 3, LIMIT=3)
+    assert x.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("name", sorted(spelling_hints._OTHERS))

@@ -119,6 +119,17 @@ def test_conflicting_meta_parameters():
         launch(tuner(Recorder()), None, 8, BLOCK=3)
 
 
+@pytest.mark.parametrize("given", [{"BLOCK": 3}, {"num_warps": 8}], ids=str)
+def test_a_single_configuration_conflicts_as_well(given):
+    @triton.autotune(configs=[triton.Config({"BLOCK": 16}, num_warps=2)], key=[])
+    @triton.jit
+    def fill(x, BLOCK: tl.constexpr):
+        tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+    with pytest.raises(ValueError, match=f"Conflicting meta-parameters: {next(iter(given))}"):
+        fill[(1,)](np.zeros(16, np.float32), **given)
+
+
 class TestPruning:
     def test_early_prune_sees_arguments(self):
         seen = {}

@@ -61,8 +61,10 @@ def _unpack(b, target, value):
 def _store_element(b, target, value):
     """`x[i] = v` binds x anew: a tile with one element exchanged."""
     if type(target.value) is not ast.Name:
+        shape = type(target.value) is ast.Attribute and target.value.attr == "shape"
         raise diagnose.error(b, target, "__setitem__ is not supported here: only `name[index] = value` is",
-                             hint="bind the tile to a name first")
+                             hint="a tile keeps its shape: make another one with tl.reshape or tl.broadcast_to" if shape
+                             else "bind the tile to a name first")
     owner, index = b.visit(target.value), b.visit(target.slice)
     b.at(target)
     made = b.checked(target, indexing.setitem, owner, index, value)

@@ -81,13 +81,24 @@ def compare(b, node):
                                        hint="compare with each of the values: `(x == a) or (x == b)`")
         y = b.visit(right)
         b.at(node)
-        holds = (x is y) is (how is ast.Is) if how is ast.Is or how is ast.IsNot else \
-            operators.compare(b, _COMPARE[how], x, y)
+        if how is ast.Is or how is ast.IsNot:
+            holds = (x is y) is (how is ast.Is)
+            _warn_of_identity(b, holds, x, y)
+        else:
+            holds = operators.compare(b, _COMPARE[how], x, y)
         found = holds if found is None else operators.logical_and(b, found, holds)
         if values.is_constant(found) and not found:
             break
         x = y
     return found
+
+
+def _warn_of_identity(b, holds, x, y):
+    """`is` between a run-time value and a constant other than None is decided before either is known."""
+    kinds = [type(z) is values.tensor for z in (x, y)]
+    if any(kinds) and not all(kinds) and x is not None and y is not None:
+        calling.warn(b, f"`is` compares objects when the kernel is compiled, so this is always {holds}; use "
+                     f"{'!=' if holds else '=='} to compare a run-time value")
 
 
 def bind_and_give(b, node):

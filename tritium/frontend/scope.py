@@ -371,6 +371,8 @@ class Frame:
         instead = spelling_hints.instead_of_builtin(name)
         if instead is not None:
             return instead
+        if spelling_hints.is_of_language(name):
+            return f"use tl.{name}"
         known = [*self.names, *self.source.closure, *self.source.__globals__, *PYTHON]
         close = get_close_matches(name, known, 1, 0.7)
         if close:

@@ -29,7 +29,7 @@ from ..language.source import dialect, rehearsal, spelling_hints
 from ..language.source.dependencies import is_language
 from ..language.source.function import ConstexprFunction, Source
 from ..language.types.annotations import check_listed
-from ..language.types.values import tensor, type_of, using
+from ..language.types.values import HINT_OF_NONE, tensor, type_of, using
 from ..refusals import misnamed, of_argument, refusal
 from .arguments import Arguments, Declared
 from .float_state import default_floats
@@ -304,6 +304,10 @@ def _hint(raised):
             return (f"a function of the language was given {_short(raised.obj)}, which has no {raised.name!r}: pass a "
                     "tensor")
         return attributes.hint(raised.obj, raised.name)
+    if isinstance(raised, NameError) and raised.name is not None:
+        return f"use tl.{raised.name}" if spelling_hints.is_of_language(raised.name) else None
+    if isinstance(raised, TypeError) and "'NoneType'" in str(raised):
+        return HINT_OF_NONE
     if isinstance(raised, TypeError):
         called = re.search(r"\b(\w+)\(\)|(?<=define __)\w+(?=__)", str(raised))
         return called and _of_call(called[1] or called[0], str(raised))

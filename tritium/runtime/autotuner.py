@@ -127,6 +127,7 @@ class Autotuner(Measuring[T]):
         try:
             config = self.configs[0] if len(self.configs) == 1 else self._chosen(args, kwargs)
             self.best_config = config
+            tuning.check_conflict(config, kwargs)
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
             return self.fn.run(*args, **kwargs, **config.all_kwargs())

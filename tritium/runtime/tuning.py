@@ -128,7 +128,7 @@ def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
 
     >>> check_conflict(Config({"BLOCK": 64}), {"n": 3})
     """
-    twice = sorted(config.kwargs.keys() & kwargs.keys())
+    twice = sorted(config.all_kwargs().keys() & kwargs.keys())
     if twice:
         raise ValueError(f"Conflicting meta-parameters: {', '.join(twice)}. The autotuner chooses them: "
                          "do not pass them at the launch as well.")

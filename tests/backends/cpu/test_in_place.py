@@ -224,7 +224,7 @@ def test_own_elements_stay_in_one_loop():
 
 @triton.jit
 def masked_twice(p, q, r, N: tl.constexpr, HOW: tl.constexpr):
-    """Two stores under one mask; the first changes what the mask was computed from, the second is in loops of its own."""
+    """Two stores under one mask: the first changes what it was computed from, the second has loops of its own."""
     i = tl.arange(0, N)
     x = tl.load(p + i)
     if HOW == "and":

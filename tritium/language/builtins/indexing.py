@@ -139,9 +139,13 @@ def _is_integer(part):
 
 def _unsupported_index(part):
     shown = part.type if isinstance(part, tensor) else part
-    return fail(ValueError, f"unsupported tensor index: {shown}",
-                hint="an index mixes None and `:`, or names one element with an integer for each axis; tl.gather takes "
-                "many elements")
+    hint = ("an index mixes None and `:`, or names one element with an integer for each axis; tl.gather takes many "
+            "elements")
+    if isinstance(part, tensor) and _kind(part) is T.i1:
+        hint = "a tile keeps its size: choose with tl.where(mask, x, 0), or store with mask="
+    elif hasattr(part, "start"):
+        hint = "a tile keeps its size: load the part alone, with its own tl.arange, or take elements with tl.gather"
+    return fail(ValueError, f"unsupported tensor index: {shown}", hint=hint)
 
 
 def _positions(b, index, dims):

@@ -17,7 +17,7 @@ from ..types.dtypes import from_ir
 from ..types.limits import check_operator
 from ..types.promotion import is_fp8, promote, promote_number
 from ..types.returned_constants import settled
-from ..types.values import constant, literal_type, number, tensor, to_tensor, type_of, unwrap
+from ..types.values import HINT_OF_NONE, constant, literal_type, number, tensor, to_tensor, type_of, unwrap
 from .broadcasting import broadcast_together
 from .calling import warn
 from .casting import convert, is_nonzero, splat_constant
@@ -270,12 +270,22 @@ def _is_python(x):
     return not isinstance(x, tensor) and not hasattr(x, "remade")
 
 
+def _by_python(symbol, x, y):
+    """An operator on two constants."""
+    try:
+        return _PYTHON[symbol](x, y)
+    except TypeError as error:
+        if x is not None and y is not None:
+            raise
+        raise fail(TypeError, str(error), hint=HINT_OF_NONE) from None
+
+
 def binary(b, symbol, x, y):
     """`x symbol y` for one of + - * / // % ** @ << >> & | ^."""
     x, y = settled(b, unwrap(x)), settled(b, unwrap(y))
     if _is_python(x) and _is_python(y):
         check_operator(symbol, x, y)
-        return _PYTHON[symbol](x, y)
+        return _by_python(symbol, x, y)
     if not (_is_operand(x) and _is_operand(y)):
         return _overloaded(b, symbol, x, y)
     if symbol not in _BINARY:
@@ -356,7 +366,7 @@ def compare(b, symbol, x, y):
     if isinstance(x, builtins.tuple) and isinstance(y, builtins.tuple) and symbol in ("==", "!="):
         return _compare_tuples(b, symbol, x, y)
     if _is_python(x) and _is_python(y):
-        return _PYTHON[symbol](x, y)
+        return _by_python(symbol, x, y)
     if not (_is_operand(x) and _is_operand(y)):
         return _overloaded(b, symbol, x, y)
     if x is None or y is None:

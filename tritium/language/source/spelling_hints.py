@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import inspect
 from collections.abc import Collection
 
-__all__ = ["instead_of", "instead_of_builtin"]
+__all__ = ["instead_of", "instead_of_builtin", "is_of_language"]
 
 # Where the language has another name, or no function because an expression does it.
 _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
@@ -147,6 +148,18 @@ def instead_of(name: str) -> str | None:
         if callable(getattr(module, name, None)) and not name.startswith("_"):
             return f"use {path.replace('tritium.language', 'tl')}.{name}"
     return None
+
+
+def is_of_language(name: str) -> bool:
+    """Whether a name is one of the language, so that `tl.` is missing before it.
+
+    >>> is_of_language("arange"), is_of_language("float32"), is_of_language("range"), is_of_language("core")
+    (True, True, False, False)
+    """
+    if name.startswith("_") or hasattr(builtins, name):
+        return False
+    found = getattr(importlib.import_module("tritium.language"), name, None)
+    return found is not None and not inspect.ismodule(found)
 
 
 # Python's own functions that kernels do not have.

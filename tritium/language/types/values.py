@@ -302,6 +302,10 @@ def constant(b, value, kind):
     return tensor(ops.constant(b, value=value, type=kind))
 
 
+HINT_OF_NONE = ("where an argument may be None, ask first: `if x is not None:`; a function without `return` gives None "
+                "too")
+
+
 def to_tensor(b, value):
     """The value as a tensor: a tensor is one already, a Python number becomes a scalar.
 
@@ -318,8 +322,7 @@ def to_tensor(b, value):
         if isinstance(value, tuple):
             hint = "take one of its elements, t[0], or all in a loop over tl.static_range(len(t))"
         raise fail(TypeError, f"cannot convert {value} of type {type(value)} to tensor",
-                   hint="where an argument may be None, ask first: `if x is not None:`; a function without `return` "
-                   "gives None too" if value is None else getattr(value, "tensor_hint", hint))
+                   hint=HINT_OF_NONE if value is None else getattr(value, "tensor_hint", hint))
     made = constant(b, plain, literal_type(plain))
     made._made_of = plain
     return made
