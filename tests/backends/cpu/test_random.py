@@ -21,7 +21,7 @@ class Maker:
     def __init__(self, b, pointers, n, seed):
         self.b, self.n, self.random = b, n, random.Random(seed)
         self.pointers, self.out = pointers[:-1], pointers[-1]  # the last buffer is only written
-        self.tiles, self.scalars = [], [n]
+        self.tiles, self.scalars, self.masks = [], [n], []
 
     def kernel(self):
         for _ in range(self.random.randint(4, 14)):
@@ -87,6 +87,14 @@ class Maker:
         return ops.addptr(b, b.full(p, shape), ops.rem(b, ops.and_(b, i, b.full(0x7FFF, shape)), b.full(size, shape)))
 
     def mask(self, shape):
+        """A mask of before, or a new one."""
+        fitting = [m for m in self.masks if m.type.shape == shape]
+        if fitting and self.random.random() < 0.6:
+            return self.random.choice(fitting)
+        self.masks.append(self.new_mask(shape))
+        return self.masks[-1]
+
+    def new_mask(self, shape):
         b, r = self.b, self.random
         axis = r.randrange(len(shape))
         i = b.range(shape[axis], axis, len(shape), shape)
@@ -95,7 +103,7 @@ class Maker:
         if r.random() < 0.3:
             m = ops.and_(b, m, ops.gt(b, self.tile(shape), b.full(0, shape)))
         if r.random() < 0.3:
-            m = ops.and_(b, m, self.mask(shape))
+            m = ops.and_(b, m, self.new_mask(shape))
         return m
 
     def load(self, depth):
@@ -212,7 +220,7 @@ class Maker:
     def loop(self, depth):
         b, r = self.b, self.random
         inits = [self.tile() for _ in range(r.randint(1, 3))] + [r.choice(self.scalars)]
-        saved = list(self.tiles), list(self.scalars)
+        saved = list(self.tiles), list(self.scalars), list(self.masks)
         with b.region([T.i32, *[x.type for x in inits]]) as region:
             i, *args = region.args
             self.scalars.append(i)
@@ -222,7 +230,7 @@ class Maker:
                 self.statement(depth + 1)
             yields = [self.pick(x) for x in args]
             ops.yield_(b, *yields)
-        self.tiles, self.scalars = saved
+        self.tiles, self.scalars, self.masks = saved
         out = ops.for_(b, b.c(0), b.c(r.randint(0, 3)), b.c(1), *inits, regions=[region.block])
         for x in out if isinstance(out, tuple) else (out,):
             (self.tiles if type(x.type) is T.Tile else self.scalars).append(x)
@@ -241,12 +249,12 @@ class Maker:
         condition = ops.gt(b, r.choice(self.scalars), b.c(r.randint(-2, 20)))
         blocks = []
         for _ in range(2):
-            saved = list(self.tiles), list(self.scalars)
+            saved = list(self.tiles), list(self.scalars), list(self.masks)
             with b.region() as region:
                 for _ in range(r.randint(0, 3)):
                     self.statement(depth + 1)
                 ops.yield_(b, *[self.tile(t.shape) for t in types])
-            self.tiles, self.scalars = saved
+            self.tiles, self.scalars, self.masks = saved
             blocks.append(region.block)
         out = ops.if_(b, condition, regions=blocks)
         for x in out if isinstance(out, tuple) else () if out is None else (out,):
