@@ -139,12 +139,12 @@ def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:
     with walk.rows(lo) as at:
         first = walk.index(lo, at, 0)
         m = mask_of(lo, mask, first)
-        if m is None or m.high is None or m.low is not None or m.each is not None or m.base != 0:
+        high = None if m is None or m.base != 0 else m.end(lo)
+        if high is None:
             with lo.counted(walk.total, walk.width) as base:
                 idx = walk.index(lo, at, base)
                 scratch_chunks.write(lo, buffer, idx, lo.ev(mask, idx))
             return
-        high = lo.const(m.high) if m.condition is None else w.select(m.condition, lo.const(m.high), lo.const(0))
         row = scratch_chunks.pointer(lo, buffer, scratch_chunks.position(lo, buffer, first))
         wide = min(_BYTES, walk.total & -walk.total)
         with lo.counted(walk.total, wide) as base:

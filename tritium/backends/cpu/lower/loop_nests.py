@@ -139,13 +139,8 @@ def _fill_chunk(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]], idx: Index)
 def _gathers(lo: Lowering, x: Value) -> bool:
     """Whether a tile is loaded from addresses that are not affine. If a row is short enough to unroll its chunks, the
     parts of the addresses that do not depend on the row are hoisted out of the loop over rows."""
-    while isinstance(x, Op) and lo.is_lazy(x) and x not in lo.buffers:
-        if x.kind is ops.load:
-            return bool(form_of(lo, x.operands[0]).loose)
-        if not x.kind.elementwise or not x.operands:
-            return False
-        x = x.operands[0]
-    return False
+    load = runs.source(lo, x)
+    return load is not None and bool(form_of(lo, load.pointer).loose)
 
 
 def _divides(lo: Lowering, x: Value) -> bool:
@@ -201,11 +196,10 @@ def _stop(lo: Lowering, clip: Value, walk: Chunks, at: Sequence[int | Val], one_
     if walk.inner != (len(walk.shape) - 1,) or walk.total <= 2 * lo.width:
         return None
     mask = predication.mask_of(lo, clip, walk.index(lo, at, 0))
-    if mask is None or mask.high is None or mask.low is not None or mask.each is not None or mask.base != 0:
+    high = None if mask is None or mask.base != 0 else mask.end(lo)
+    if high is None:
         return None
-    w, high = lo.w, lo.const(mask.high)
-    if mask.condition is not None:
-        high = w.select(mask.condition, high, lo.const(0))
+    w = lo.w
     end = w.binary("add", w.intrinsic("smax", "i64", high, lo.const(0)), lo.const((1 + one_more) * lo.width - 1))
     return w.intrinsic("smin", "i64", w.binary("and", end, lo.const(-lo.width)), lo.const(walk.total))
 

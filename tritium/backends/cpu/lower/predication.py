@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["Mask", "end_along", "limits", "mask_of", "no_line", "split_along", "tile_inside"]
+__all__ = ["Mask", "limits", "mask_of", "split_along", "tile_inside"]
 
 
 class Mask:
@@ -90,14 +90,17 @@ class Mask:
             bits = w.select(self.condition, bits, lo.const(0))
         return bits
 
-    def count(self, lo: Lowering) -> Val | None:
-        """The number of active lanes (i64; negative: none) if they are the first ones; None for other masks."""
+    def end(self, lo: Lowering) -> Val | None:
+        """The index (i64) below which all lanes are active, and from which none is; None for other masks."""
         if self.high is None or self.low is not None or self.each is not None:
             return None
-        w, high = lo.w, lo.const(self.high)
-        if self.condition is not None:
-            high = w.select(self.condition, high, lo.const(0))
-        return w.effect(f"sub i64 {high}, {lo.const(self.base)}", "i64")
+        high = lo.const(self.high)
+        return high if self.condition is None else lo.w.select(self.condition, high, lo.const(0))
+
+    def count(self, lo: Lowering) -> Val | None:
+        """The number of active lanes (i64; negative: none) if they are the first ones; None for other masks."""
+        end = self.end(lo)
+        return None if end is None else lo.w.effect(f"sub i64 {end}, {lo.const(self.base)}", "i64")
 
     def clipped(self, lo: Lowering, start: Val, stop: Val) -> tuple[Val, Val]:
         """The part of an interval of indices that is active; empty if none is. Lanes must not differ by `each`."""
@@ -244,27 +247,25 @@ def _tighten(lo: Lowering, mask: Mask, bound: str, limit: int | Val, pick: str) 
 
 # --- tiles ---------------------------------------------------------------------------------------------------
 def tile_inside(lo: Lowering, masks: Iterable[Value]) -> Val | None:
-    """An i1: these masks are true everywhere. None if that does not follow from their corners."""
+    """An i1: these masks are true everywhere. None if that does not follow from the corners where they fail first."""
     tests = []
-    for m in masks:
-        if not _corners(lo, m, tests):
+    for m, _ in [term for mask in masks for term in _terms(mask)]:
+        found = _difference(lo, m)
+        if found is None:
             return None
+        strides, x, y = found
+        reach = sum(s * (n - 1) for s, n in zip(strides, T.shape(m.type), strict=True) if s > 0)
+        tests.append(lo.w.compare("icmp slt", lo.const(lo.add(x, reach)), lo.const(y)))
     return lo.w.all_of(*tests)
 
 
-def _corners(lo: Lowering, m: Value, tests: list[Val]) -> bool:
-    """Add a test of the corner at which a mask fails first; False if it may fail elsewhere."""
+def _terms(m: Value, path: tuple[Op, ...] = ()) -> list[tuple[Value, tuple[Op, ...]]]:
+    """(term, the views between it and the mask) for all terms of which a mask is the conjunction."""
     while _is_view(m):
-        m = m.operands[0]
+        path, m = (*path, m), m.operands[0]
     if type(m) is Op and m.kind is ops.and_:
-        return all(_corners(lo, x, tests) for x in m.operands)
-    found = _difference(lo, m)
-    if found is None:
-        return False
-    strides, x, y = found
-    reach = sum(s * (n - 1) for s, n in zip(strides, T.shape(m.type), strict=True) if s > 0)
-    tests.append(lo.w.compare("icmp slt", lo.const(lo.add(x, reach)), lo.const(y)))
-    return True
+        return [term for x in m.operands for term in _terms(x, path)]
+    return [(m, path)]
 
 
 def _difference(lo: Lowering, m: Value) -> tuple[list[int], Any, Any] | None:
@@ -282,75 +283,44 @@ def _difference(lo: Lowering, m: Value) -> tuple[list[int], Any, Any] | None:
     return strides, lo.add(x.base, -extra), y.base
 
 
-def no_line(lo: Lowering, masks: Iterable[Value], lines: Sequence[Index]) -> Val | None:
-    """An i1: on each of these chunks, one of the masks is false by a term that its lanes share. None if there are no
-    such terms."""
-    w, total = lo.w, None
-    for idx in lines:
-        shared = [x for m in masks for x in _shared(lo, m, idx) if x != "true"]
-        if not shared:
-            return None
-        total = w.all_of(total, w.binary("xor", w.all_of(*shared), w.const("i1", True)))
-    return total
-
-
-def _shared(lo: Lowering, m: Value, idx: Index) -> list[Val]:
-    """The terms of a mask that do not depend on the lane, whatever is known of quotients."""
-    while type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
-        idx, m = source_index(lo, m, idx), m.operands[0]
-    if type(m) is Op and m.kind is ops.and_ and m not in lo.buffers:
-        return [x for y in m.operands for x in _shared(lo, y, idx)]
-    return [lo.ev(m, idx)] if width_of(idx) == 1 else []
-
-
 def limits(lo: Lowering, m: Value | None, shape: Sequence[int]) -> list | None:
     """The upper bound of the index along each axis where mask `m` is true (the size if unrestricted); None if the mask
     is not a box."""
     found: list[Any] = [None] * len(shape)
-    if m is not None and not _limits(lo, m, (), found):
-        return None
+    for term, path in () if m is None else _terms(m):
+        bound = _limit(lo, term, path)
+        if bound is None:
+            return None
+        axis, limit = bound
+        found[axis] = limit if found[axis] is None else _least(lo, found[axis], limit)
     return [size if limit is None else limit for size, limit in zip(shape, found, strict=True)]
 
 
-def end_along(lo: Lowering, m: Value, axis: int) -> int | Val | None:
-    """An upper bound of the index along an axis where mask `m` is true, whatever the other indices are; None if it has
-    none."""
-    return split_along(lo, m, axis)[0]
-
-
 def split_along(lo: Lowering, m: Value, axis: int) -> tuple[int | Val | None, list[Value]]:
-    """(`end_along` an axis, the other parts of the mask): `m` is true where all of these are, up to the end."""
-    rank, ends, others, stack = len(T.shape(m.type)), [], [], [(m, ())]
-    while stack:
-        m, path = stack.pop()
-        while _is_view(m):
-            path, m = (*path, m), m.operands[0]
-        if type(m) is Op and m.kind is ops.and_:
-            stack += [(x, path) for x in m.operands]
-            continue
-        found: list[Any] = [None] * rank
-        if _limits(lo, m, path, found) and found[axis] is not None:
-            ends.append(found[axis])
+    """(an upper bound of the index along an axis where mask `m` is true, whatever the other indices are, or None; the
+    other terms of the mask): `m` is true where all of these are, up to the end."""
+    ends, others = [], []
+    for term, path in reversed(_terms(m)):
+        bound = _limit(lo, term, path)
+        if bound is not None and bound[0] == axis:
+            ends.append(bound[1])
         else:
-            others.append(m)
-    least = lambda x, y: lo.w.intrinsic("smin", "i64", lo.const(x), lo.const(y))
-    return functools.reduce(least, ends) if ends else None, others
+            others.append(term)
+    return functools.reduce(functools.partial(_least, lo), ends) if ends else None, others
 
 
-def _limits(lo: Lowering, m: Value, path: tuple[Op, ...], found: list[Any]) -> bool:
-    while _is_view(m):
-        path, m = (*path, m), m.operands[0]
-    if type(m) is Op and m.kind is ops.and_:
-        return all(_limits(lo, x, path, found) for x in m.operands)
+def _least(lo: Lowering, x: int | Val, y: int | Val) -> Val:
+    return lo.w.intrinsic("smin", "i64", lo.const(x), lo.const(y))
+
+
+def _limit(lo: Lowering, m: Value, path: tuple[Op, ...]) -> tuple[int, int | Val] | None:
+    """(axis, upper bound of the index along it) where a term of a mask is true; None for other terms."""
     difference = _difference(lo, m)
     if difference is None:
-        return False
+        return None
     inner, x, y = difference
     strides = strides_behind(path, inner)
     moved = [] if strides is None else [(axis, s) for axis, s in enumerate(strides) if s]
     if len(moved) != 1 or moved[0][1] != 1:
-        return False
-    axis, limit = moved[0][0], lo.sub(y, x)
-    found[axis] = limit if found[axis] is None else \
-        lo.w.intrinsic("smin", "i64", lo.const(found[axis]), lo.const(limit))
-    return True
+        return None
+    return moved[0][0], lo.sub(y, x)
