@@ -64,11 +64,10 @@ def _dot(lo: Lowering, op: Op) -> None:
 
 def _depth(lo: Lowering, op: Op) -> int | Val:
     """K, or less where masks tell that the rest of both operands is zero: the last step of a sum is often short."""
-    k, ends, w = T.shape(op.operands[0].type)[-1], views.dot_ends(lo, op), lo.w
-    if ends is None:
+    k, end, w = T.shape(op.operands[0].type)[-1], views.dot_end(lo, op), lo.w
+    if end is None:
         return k
-    end = w.intrinsic("smin", "i64", w.intrinsic("smax", "i64", *map(lo.const, ends)), lo.const(k))
-    return w.intrinsic("smax", "i64", end, lo.const(0))
+    return w.intrinsic("smax", "i64", w.intrinsic("smin", "i64", lo.const(end), lo.const(k)), lo.const(0))
 
 
 def _near(lo: Lowering, kind: str, y: Buffer | View) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .scratch import Buffer
     from .tile_copies import Wrap
 
-__all__ = ["dot_ends", "view"]
+__all__ = ["dot_end", "view"]
 
 
 def view(lo: Lowering, x: Op) -> View | None:
@@ -43,14 +43,8 @@ def view(lo: Lowering, x: Op) -> View | None:
         return None
     tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))]
     masks, dot = x.operands[1:2], lo.scope.dots.get(x)
-    ends = None if dot is None else dot_ends(lo, dot)
-    if dot is not None and ends is not None:
-        place = dot.operands.index(x)
-        end, other = ends[place], ends[1 - place]
-        _, masks = predication.split_along(lo, masks[0], 1 - place)
-        if end != other:
-            other = lo.w.intrinsic("smin", "i64", lo.const(other), lo.const(T.shape(x.type)[1 - place]))
-            tests.append(lo.w.compare("icmp sge", lo.const(end), other))
+    if dot is not None and dot_end(lo, dot) is not None:
+        _, masks = predication.split_along(lo, masks[0], 1 - dot.operands.index(x))
     inside = predication.tile_inside(lo, masks)
     if masks and inside is None:
         return None
@@ -61,11 +55,8 @@ def view(lo: Lowering, x: Op) -> View | None:
     return _checked(lo, x, tests, start, outer, lambda buffer: tile_copies.load(lo, x, form, wraps, buffer))
 
 
-def dot_ends(lo: Lowering, dot: Op) -> list[int | Val] | None:
-    """Where the masks of both operands end along K: the dot reads up to the further one. None if it reads all of them.
-
-    Behind their ends both are zero.
-    """
+def dot_end(lo: Lowering, dot: Op) -> int | Val | None:
+    """Where the masks of both operands end along K, behind which both are zero; None if they do not, or not there."""
     a, b = dot.operands[:2]
     if len(T.shape(a.type)) != 2 or T.element(a.type) not in (T.f32, T.f64):
         return None
@@ -73,11 +64,11 @@ def dot_ends(lo: Lowering, dot: Op) -> list[int | Val] | None:
     for x, axis in ((a, 1), (b, 0)):
         if type(x) is not Op or x.kind is not ops.load or len(x.operands) != 3:
             return None
-        end = predication.end_along(lo, x.operands[1], axis) if tile_copies.is_zero(x.operands[2]) else None
+        end = predication.split_along(lo, x.operands[1], axis)[0] if tile_copies.is_zero(x.operands[2]) else None
         if end is None:
             return None
         ends.append(end)
-    return ends
+    return ends[0] if ends[0] == ends[1] else None
 
 
 def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int]) -> list[Val]:
