@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ...llvm.rows import llvm_type
-from ..fuse import uniform_quotients
 from ..fuse.index import chunks, width_of
 from . import loop_nests, scratch_chunks
 from .memory import addresses_of, store_order
@@ -49,10 +48,7 @@ def if_alone(lo: Lowering, plain: Callable[[], None], shared: Callable[[], None]
 def update(lo: Lowering, op: Op, buffer: Buffer | None, combined: Callable[[Val, Val], Val], one_by_one: bool) -> None:
     """Replace each element of a tile by `combined(old, given)`; the old values are written to `buffer` if given."""
     shape, t = T.shape(op.type), T.element(op.type)
-    width = 1
-    if shape != (1,):
-        width = uniform_quotients.width(lo, [op], loop_nests.width_for(lo, shape, t))
-    with chunks(shape, width, store_order(lo, [op])).each(lo) as idx:
+    with chunks(shape, loop_nests.width_for(lo, shape, t), store_order(lo, [op])).each(lo) as idx:
         place, m = addresses_of(lo, op.pointer, idx, wrap=False), mask_of(lo, op.mask, idx)
         x = lo.widen(lo.ev(op.operands[1], idx), width_of(idx))
         old = _chunk(lo, t, place, m, x, combined, buffer is not None, one_by_one)
