@@ -94,7 +94,7 @@ class _Fusion:
 
     def nest(self, nest: LoopNest, inductions: Collection[Value]) -> None:
         """Emit a loop nest: what comes before it, its ops, what is dead behind it."""
-        self.loops(nest.first_keeps, cpu_ops.materialize, nest.before)
+        self.loops(nest.first_keeps, nest.before)
         self.buffers.update(nest.before, nest.first_keeps)
         if nest.space is None:
             self.require(read_by(nest.ops[0]))
@@ -103,7 +103,7 @@ class _Fusion:
         elif nest.ops:
             self.shared(nest)
         else:
-            self.loops(nest.keeps, cpu_ops.materialize, [nest.force], in_place=nest.in_place)
+            self.loops(nest.keeps, [nest.force], nest.in_place)
         self.buffers.update(nest.keeps, () if nest.force is None else (nest.force,))
         if not (nest.ops and nest.ops[-1].kind.terminator):
             self.mark(cpu_ops.free, [x for x in nest.dead if x not in inductions])
@@ -181,12 +181,12 @@ class _Fusion:
                 self.names[op] = made[-1].results
         return region if all(a is b for a, b in zip(made, region.ops)) else Block(region.args, made)
 
-    def loops(self, keeps: Sequence[Value], kind: OpKind, tiles: Sequence[Value], **attrs: Any) -> None:
+    def loops(self, keeps: Sequence[Value], tiles: Sequence[Value], in_place: bool = False) -> None:
         """Emit loops that write tiles to scratch memory, and others (`keeps`) that they compute."""
         if tiles:
             self.require([*keeps, *tiles])
             self.mark(cpu_ops.buffer, keeps)
-            self.mark(kind, tiles, **{"in_place": False, **attrs})
+            self.mark(cpu_ops.materialize, tiles, in_place=in_place)
 
     def mark(self, kind: OpKind, tiles: Sequence[Value], **attrs: Any) -> None:
         """Emit an op without results on tiles, if there are any."""

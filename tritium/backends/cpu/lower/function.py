@@ -307,17 +307,12 @@ class Lowering(Emitter):
         if buffer is not None:
             self.arena.release(buffer)
 
-    def owns(self, x: Value) -> bool:
-        """Whether a buffered value belongs to the current block: then it is known where it is freed."""
-        return x in self.scope.owned
-
-    def dies(self, x: Value) -> bool:
-        """Whether a value of this block is dead after the current op."""
-        return self.scope.last_use(x) <= self.now
-
     def dying(self, x: Value) -> Any:
-        """The buffer of a value of this block that is dead after the current op; None if it has none, or lives on."""
-        return self.buffers.get(x) if self.owns(x) and self.dies(x) else None
+        """The buffer of a value of this block that is dead after the current op; None if it has none, or lives on.
+
+        Of values of other blocks it is not known here where they are freed.
+        """
+        return self.buffers.get(x) if x in self.scope.owned and self.scope.last_use(x) <= self.now else None
 
     def address(self, buffer: Buffer | View) -> Val:
         """The address of a buffer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -15,7 +15,7 @@ from . import loop_nests, memory, scratch_chunks
 from .table import pulled, statement
 
 if TYPE_CHECKING:
-    from ....ir.core import Op, Value
+    from ....ir.core import Op
     from ...llvm.writer import Val
     from ..fuse.index import Index
     from .function import Lowering
@@ -55,22 +55,15 @@ def _insert(lo: Lowering, op: Op) -> None:
     lo.buffers[op] = buffer
 
 
-def _copy(lo: Lowering, x: Value, buffer: Buffer, moved: Callable) -> None:
-    """Write a tile to a buffer of another shape; `moved` maps an index of the tile to one of the buffer."""
-    shape = T.shape(x.type)
-    with chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type))).each(lo) as idx:
-        scratch_chunks.write(lo, buffer, moved(idx), lo.ev(x, idx))
-
-
 @statement(ops.cat)
 def _cat(lo: Lowering, op: Op) -> None:
     axis, buffer, start = op.attrs["axis"], lo.allocate(op), 0
     for x in op.operands:
-        def moved(idx: Index, start: int = start) -> Index:
+        shape = T.shape(x.type)
+        with chunks(shape, loop_nests.width_for(lo, shape, T.element(x.type))).each(lo) as idx:
             i, lane = idx[axis]
-            return (*idx[:axis], (lo.add(i, start), lane), *idx[axis + 1:])
-        _copy(lo, x, buffer, moved)
-        start += T.shape(x.type)[axis]
+            scratch_chunks.write(lo, buffer, (*idx[:axis], (lo.add(i, start), lane), *idx[axis + 1:]), lo.ev(x, idx))
+        start += shape[axis]
     lo.buffers[op] = buffer
 
 
