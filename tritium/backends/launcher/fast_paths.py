@@ -103,9 +103,8 @@ entry:
   %unnamed = icmp eq ptr %names, null
   jump %done unless and i1 %enough, %unnamed
 try:
-  %own = getelementptr ptr, ptr %args, i64 9
   %own.count = sub i64 %count, 9
-  %served = call ptr @serve(ptr %records, ptr @on_stream, ptr %args, ptr %own, i64 %own.count, ptr null)
+  %served = call ptr @serve(ptr %records, ptr @on_stream, ptr %args, item ptr 9 of %args, i64 %own.count, ptr null)
 done:
   %answer = phi ptr [@nobody, %entry], [%served, %try]
   ret ptr call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)

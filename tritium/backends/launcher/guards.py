@@ -55,7 +55,6 @@ start:
   %overflow = alloca i32
   %n = load i64, field record.rows of %record
   %rows = getelementptr %record, ptr %record, i64 1
-  br label %check
 
 ; -- one row: %code says what the argument must be, %a and %b are the row's operands -----------------------------------
 check:
@@ -73,8 +72,7 @@ row:
   %arg.w = lshr i64 %word, shift(row.argument)
   %arg.i = and i64 %arg.w, 65535
   %device.i = lshr i64 %word, shift(row.device)
-  %a = load ptr, field row.a of %row.p
-  %b = load ptr, field row.b of %row.p
+  %a, %b = load a, b of row %row.p
   %a.i = ptrtoint ptr %a to i64
   jump %look if icmp ult i64 %code, {FIXED}
 elsewhere:
@@ -245,7 +243,6 @@ real:
   %double.w = bitcast double %double to i64
   %is_single = icmp eq i64 %code, {FLOAT32}
   %real.w = select i1 %is_single, i64 %single.w, i64 %double.w
-  br label %filled
 
 filled:
   %value = phi i64 [%a.i, %elsewhere], [%number, %aligned], [%truth, %bool], [%real.w, %real]

@@ -162,8 +162,7 @@ drop:
 ; Put the arguments of a call into a dict, by name; false: an exception.
 define internal i1 @name_arguments(ptr %all, ptr %record, ptr %args) nounwind {
 begin:
-  %own = load ptr, field record.names of %record
-  %n = load i64, field record.arguments of %record
+  %own, %n = load names, arguments of record %record
 next:
   %i = phi i64 [0, %begin], [%i1, %named], [%i1, %put]
   ret i1 true unless icmp slt i64 %i, %n
@@ -238,9 +237,8 @@ copy:
   %room = add i64 %n, 1
   %all = alloca ptr, i64 %room
   store ptr %grid, ptr %all
-  %rest = getelementptr ptr, ptr %all, i64 1
   %bytes = shl i64 %n, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(item ptr 1 of %all, ptr %args, i64 %bytes, i1 false)
   %positional = add i64 %count, 1
   ret ptr call ptr @PyObject_Vectorcall(ptr %python, ptr %all, i64 %positional, ptr %names)
 }
@@ -297,8 +295,7 @@ kernel:
 read:
   jump %odd unless call i1 @read_sizes(ptr %actual, ptr %sizes)
 run:
-  %result = load ptr, field record.result of %record
-  %function = load ptr, field record.run of %record
+  %result, %function = load result, run of record %record
   %returned = call ptr %function(ptr %record, ptr %slots, ptr %sizes, ptr %result)
   %quiet.w = load i64, field record.quiet of %record
   %quiet = icmp ne i64 %quiet.w, 0

@@ -160,10 +160,7 @@ _TEXT = """
 ; Check a kernel's preconditions. 0: they hold, 1: the launch is not cached, 2: accesses overlap that must not.
 define internal i32 @hold(ptr %preconditions, ptr %slots, ptr %grid) nounwind {
 start:
-  %n = load i64, field preconditions.slots of %preconditions
-  %m = load i64, field preconditions.pairs of %preconditions
-  %count = load i64, field preconditions.launches of %preconditions
-  %begin = load i64, field preconditions.begin of %preconditions
+  %n, %m, %count, %begin = load slots, pairs, launches, begin of preconditions %preconditions
   %numbers = getelementptr %preconditions, ptr %preconditions, i64 1
   %pairs = getelementptr i64, ptr %numbers, i64 %n
   %all = mul i64 %m, {limits}
@@ -171,7 +168,6 @@ start:
   %gx = load i64, ptr %grid
   %gy = load i64, item i64 1 of %grid
   %gz = load i64, item i64 2 of %grid
-  br label %next
 
 ; -- the launches that are known: the one with this grid and these values ----------------------------------------------
 next:
@@ -218,15 +214,13 @@ pair:
   %equals = getelementptr %pair, ptr %p, i64 1
   %distance = sub i64 %y, %x
   %own = getelementptr i64, ptr %limits, i64 %i
-  %least = load i64, field limits.least of %own
-  %most = load i64, field limits.most of %own
+  %least, %most = load least, most of limits %own
   %after = icmp sge i64 %distance, %least
   %before = icmp sle i64 %distance, %most
   jump %passed unless and i1 %after, %before
   %period = load i64, field limits.period of %own
   jump %step unless icmp ne i64 %period, 0
-  %first = load i64, field limits.first of %own
-  %more = load i64, field limits.more of %own
+  %first, %more = load first, more of limits %own
   %since = sub i64 %distance, %first
   %residue = urem i64 %since, %period
   jump %passed if icmp ugt i64 %residue, %more
@@ -235,8 +229,7 @@ step:
   %may.w = load i64, field limits.may of %own
   %may = icmp ne i64 %may.w, 0
   %ever = icmp sge i64 %c, 0
-  %may.ever = and i1 %may, %ever
-  jump %unfit unless and i1 %together, %may.ever
+  jump %unfit unless and i1 %may, %ever, %together
 equality:
   %t = phi i64 [0, %step], [%t1, %one_equality]
   jump %passed unless icmp slt i64 %t, %c

@@ -196,7 +196,6 @@ entry:
   call void @llvm.memcpy.p0.p0.i64(ptr %all, ptr %args, i64 %bytes, i1 false)
   %nameless = icmp eq i64 %named.n, 0
   %call_names = select i1 %nameless, ptr null, ptr %all_names
-  br label %add
 add:
   %k = phi i64 [0, %entry], [%k1, %append]
   jump %added_all unless icmp slt i64 %k, %added.n

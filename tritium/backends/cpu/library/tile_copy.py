@@ -68,19 +68,16 @@ copy:
   %until = select i1 %straight, i64 %left, i64 %ahead
   %count = call i64 @llvm.smin.i64(i64 %until, i64 %left)
   %j.to.bytes = mul i64 %j, %size
-  %j.to = getelementptr i8, ptr %target, i64 %j.to.bytes
   %c.bytes = mul i64 %c, %size
-  %c.from = getelementptr i8, ptr %source, i64 %c.bytes
   %bytes = mul i64 %count, %size
-  call ptr @memcpy(ptr %j.to, ptr %c.from, i64 %bytes)
+  call ptr @memcpy(item i8 %j.to.bytes of %target, item i8 %c.bytes of %source, i64 %bytes)
   %j.next = add i64 %j, %count
   br label %run
 rest:
   %none = sub i64 %columns, %wanted
   %none.bytes = mul i64 %none, %size
   %some.bytes = mul i64 %wanted, %size
-  %none.to = getelementptr i8, ptr %target, i64 %some.bytes
-  call ptr @memset(ptr %none.to, i32 0, i64 %none.bytes)
+  call ptr @memset(item i8 %some.bytes of %target, i32 0, i64 %none.bytes)
   %i.next = add i64 %i, 1
   jump %row if icmp slt i64 %i.next, %rows
   ret void
@@ -110,21 +107,15 @@ lines:  ; a call would take longer
   jump %next unless icmp slt i64 %at, %bytes
 line:
   %p.0 = getelementptr i8, ptr %source, i64 %at
-  %p.1 = getelementptr i8, ptr %p.0, i64 64
-  %p.2 = getelementptr i8, ptr %p.0, i64 128
-  %p.3 = getelementptr i8, ptr %p.0, i64 192
   %x.0 = load <16 x i32>, ptr %p.0, align 1
-  %x.1 = load <16 x i32>, ptr %p.1, align 1
-  %x.2 = load <16 x i32>, ptr %p.2, align 1
-  %x.3 = load <16 x i32>, ptr %p.3, align 1
+  %x.1 = load <16 x i32>, item i8 64 of %p.0, align 1
+  %x.2 = load <16 x i32>, item i8 128 of %p.0, align 1
+  %x.3 = load <16 x i32>, item i8 192 of %p.0, align 1
   %q.0 = getelementptr i8, ptr %target, i64 %at
-  %q.1 = getelementptr i8, ptr %q.0, i64 64
-  %q.2 = getelementptr i8, ptr %q.0, i64 128
-  %q.3 = getelementptr i8, ptr %q.0, i64 192
   store <16 x i32> %x.0, ptr %q.0, align 1
-  store <16 x i32> %x.1, ptr %q.1, align 1
-  store <16 x i32> %x.2, ptr %q.2, align 1
-  store <16 x i32> %x.3, ptr %q.3, align 1
+  store <16 x i32> %x.1, item i8 64 of %q.0, align 1
+  store <16 x i32> %x.2, item i8 128 of %q.0, align 1
+  store <16 x i32> %x.3, item i8 192 of %q.0, align 1
   %at.next = add i64 %at, 256
   br label %lines
 copy:

@@ -47,8 +47,7 @@ define internal void @unmap_arena(ptr %header) nounwind noinline cold {
   ret void if icmp eq ptr %header, null
   %size = load i64, field header.size of %header
   %whole = add i64 %size, 196608
-  %map = getelementptr i8, ptr %header, i64 -65600
-  %r = call i32 @munmap(ptr %map, i64 %whole)
+  %r = call i32 @munmap(item i8 -65600 of %header, i64 %whole)
   ret void
 }
 
@@ -80,9 +79,7 @@ define void @tt.assert_fail(ptr %arena, ptr %message, i64 %program) nounwind noi
 }
 
 define internal void @programs(ptr %job, i64 %begin, i64 %end, ptr %arena) nounwind alwaysinline {
-  %entry = load ptr, field job.entry of %job
-  %args = load ptr, field job.slots of %job
-  %grid = load ptr, field job.grid of %job
+  %entry, %args, %grid = load entry, slots, grid of job %job
   call void %entry(ptr %args, i64 %begin, i64 %end, ptr %grid, ptr %arena)
   ret void
 }

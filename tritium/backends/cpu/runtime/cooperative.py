@@ -141,8 +141,7 @@ check:
   %number = add i64 %made, 1
   jump %complete unless icmp slt i64 %number, %total
 make:
-  %id.p = getelementptr ptr, ptr %ids, i64 %made
-  %refused = call i32 @pthread_create(ptr %id.p, ptr %attributes, ptr @member, ptr %crew)
+  %refused = call i32 @pthread_create(item ptr %made of %ids, ptr %attributes, ptr @member, ptr %crew)
   jump %complete if icmp ne i32 %refused, 0
 count:
   %made.1 = add i64 %made, 1

@@ -100,9 +100,8 @@ entry:
   %all = load i64, ptr @length
 more:
   %at = phi i64 [0, %entry], [%then, %wrote]
-  %p = getelementptr i8, ptr @message, i64 %at
   %left = sub i64 %all, %at
-  %n = call i64 @write(i32 2, ptr %p, i64 %left)
+  %n = call i64 @write(i32 2, item i8 %at of @message, i64 %left)
   ret void if icmp slt i64 %n, 1
 wrote:
   %then = add i64 %at, %n
@@ -125,8 +124,7 @@ next:
 
 ; Whether the pointer %pointer of a record is touched in a way (1: read, 2: written, 0: either).
 define internal i1 @is_touched(ptr %pointer, i64 %kind) nounwind {
-  %name = getelementptr i8, ptr %pointer, i64 2
-  %loads = call ptr @after(ptr %name)
+  %loads = call ptr @after(item i8 2 of %pointer)
   %stores = call ptr @after(ptr %loads)
   %l = load i8, ptr %loads
   %s = load i8, ptr %stores
@@ -146,8 +144,7 @@ look:
   %p = phi ptr [%first, %entry], [%next, %on]
   %slot = load i16, ptr %p, align 1
   ret void if icmp eq i16 %slot, -1
-  %name = getelementptr i8, ptr %p, i64 2
-  %loads = call ptr @after(ptr %name)
+  %loads = call ptr @after(item i8 2 of %p)
   %stores = call ptr @after(ptr %loads)
   %next = call ptr @after(ptr %stores)
   %touched = call i1 @is_touched(ptr %p, i64 %kind)
@@ -239,10 +236,8 @@ upper:                                            ; the sizes are not known: whe
 ; All of it: what happened to whom, where, and what to do.
 define internal void @report(i32 %signal, i32 %code, i64 %address, ptr %context, ptr %header, ptr %record) nounwind {
   store i64 0, ptr @length
-  %job = load ptr, field header.job of %header
-  %program = load i64, field header.program of %header
-  %slots = load ptr, field job.slots of %job
-  %grid = load ptr, field job.grid of %job
+  %job, %program = load job, program of header %header
+  %slots, %grid = load slots, grid of job %job
   %place = call ptr @after(ptr %record)
   %first = call ptr @after(ptr %place)
   %seen = call i64 @fault_kind(ptr %context)

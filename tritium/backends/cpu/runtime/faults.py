@@ -123,8 +123,7 @@ again:
 define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
   %errno = call ptr @__errno_location()
   %saved = load i32, ptr %errno
-  %code = load i32, field signal.code of %info
-  %address = load i64, field signal.address of %info
+  %code, %address = load code, address of signal %info
   %key = load i64, ptr @key
   %header = call ptr @pthread_getspecific(i64 %key)
   jump %chain if icmp eq ptr %header, null

@@ -25,8 +25,7 @@ define internal ptr @known_of(ptr %entry) nounwind {
   %low = lshr i64 %address, 4
   %mixed = xor i64 %low, %high
   %slot = and i64 %mixed, 255
-  %place = getelementptr %known, ptr @known, i64 %slot
-  ret ptr %place
+  ret ptr getelementptr %known, ptr @known, i64 %slot
 }
 
 define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) nounwind {
@@ -43,8 +42,7 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
 ; Ticks of work that are worth sharing, whatever it costs: 512 us.
 define internal i64 @always_shared() nounwind {
   %share = load i64, ptr @share_after
-  %ticks = shl i64 %share, 6
-  ret i64 %ticks
+  ret i64 shl i64 %share, 6
 }
 
 ; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 0: not known, or a long one.
@@ -54,8 +52,7 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   jump %anew unless %same
   %before = load i64, field known.total of %known
   jump %anew unless icmp eq i64 %before, %total
-  %alone = load i64, field known.alone of %known
-  %shared = load i64, field known.shared of %known
+  %alone, %shared = load alone, shared of known %known
   %share = load i64, ptr @share_after
   %long = call i64 @always_shared()
   %longer = call i64 @llvm.umax.i64(i64 %alone, i64 %shared)

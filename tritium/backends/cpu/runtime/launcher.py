@@ -42,17 +42,14 @@ _RUN = """
 ; Run a record's kernel, or its fallback variant if the launch breaks a precondition.
 define ptr @tt.finish(ptr %record, ptr %slots, ptr %grid, ptr %result) nounwind {
 entry:
-  %function = load ptr, field record.entry of %record
-  %arena = load i64, field record.extra of %record
-  %checks = load ptr, field record.checks of %record
+  %function, %arena, %checks = load entry, extra, checks of record %record
   jump %run if icmp eq ptr %checks, null
 check:
   %preconditions = load ptr, field checks.preconditions of %checks
   %held = call i32 @hold(ptr %preconditions, ptr %slots, ptr %grid)
   switch i32 %held, label %judge [i32 0, label %run i32 2, label %unfit]
 unfit:
-  %other = load ptr, field checks.other of %checks
-  %other.arena = load i64, field checks.other_arena of %checks
+  %other, %other.arena = load other, other_arena of checks %checks
   jump %run unless icmp eq ptr %other, null
 judge:                                            ; if they do not hold, it has launched the fallback variant
   %gx = load i64, ptr %grid

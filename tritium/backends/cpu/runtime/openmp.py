@@ -46,9 +46,7 @@ define internal void @forget_team() nounwind noinline cold {
 }
 
 define internal i64 @team_cost() nounwind {
-  %p = getelementptr i64, ptr @tt.team.cost, i64 1
-  %cost = load i64, ptr %p
-  ret i64 %cost
+  ret i64 load i64, item i64 1 of @tt.team.cost
 }
 
 define internal void @doubt_team() nounwind {
@@ -70,8 +68,7 @@ define internal i1 @has_team(i64 %threads) nounwind {
   %ask = load ptr, ptr @tt.team.threads
   %n = call i32 %ask()
   %n.w = zext i32 %n to i64
-  %same = icmp eq i64 %n.w, %threads
-  ret i1 %same
+  ret i1 icmp eq i64 %n.w, %threads
 no:
   ret i1 false
 }
@@ -126,8 +123,7 @@ define internal void @note_cost(i64 %now) nounwind {
   %untried = load i64, ptr @untried
   jump %done unless icmp eq i64 %untried, 0
   %other = xor i64 %mine, 1
-  %other.p = getelementptr i64, ptr @tt.team.cost, i64 %other
-  %theirs = load i64, ptr %other.p
+  %theirs = load i64, item i64 %other of @tt.team.cost
   %won = icmp ult i64 %average, %theirs
   %every = load i64, ptr @try_every
   %twice = shl i64 %every, 1
@@ -156,7 +152,6 @@ define internal void @team_member(ptr %job) nounwind {
 mine:
   store i64 %ran, ptr @team.ran
   store i64 %began, ptr @team.began
-  br label %wait
 wait:
   %tries = phi i64 [0, %mine], [%tried, %more]
   %inside = load atomic i64, ptr @team.inside acquire, align 8
@@ -183,8 +178,7 @@ define internal i64 @run_on_team(ptr %job, i64 %threads) nounwind {
   %parallel = load ptr, ptr @tt.team.parallel
   %n = trunc i64 %threads to i32
   call void %parallel(ptr @team_member, ptr %job, i32 %n, i32 0)
-  %ran = load i64, ptr @team.ran
-  ret i64 %ran
+  ret i64 load i64, ptr @team.ran
 }
 """
 

@@ -122,8 +122,7 @@ _WORKER = """
 ; Run chunks of the open job until none is left; returns how many programs were run.
 define internal i64 @drain(ptr %job, ptr %arena) nounwind {
 entry:
-  %total = load i64, field job.total of %job
-  %chunk = load i64, field job.chunk of %job
+  %total, %chunk = load total, chunk of job %job
 take:
   %done = phi i64 [0, %entry], [%so_far, %run]
   %begin = atomicrmw add ptr @next, i64 %chunk monotonic
@@ -151,8 +150,7 @@ define internal i1 @wanted(i64 %state) nounwind {
   %left = icmp slt i64 %next, %total
   %inside = lshr i64 %state, 1
   %room = icmp slt i64 %inside, %limit
-  %both = and i1 %left, %room
-  ret i1 %both
+  ret i1 and i1 %left, %room
 no:
   ret i1 false
 }
@@ -194,8 +192,7 @@ define internal i64 @patience() nounwind {
   %often = icmp ult i64 %gap, %rare
   %twice = shl i64 %gap, 1
   %long = call i64 @llvm.umax.i64(i64 %twice, i64 %least)
-  %ticks = select i1 %often, i64 %long, i64 %least
-  ret i64 %ticks
+  ret i64 select i1 %often, i64 %long, i64 %least
 }
 
 define internal ptr @worker(ptr %unused) nounwind {
@@ -303,8 +300,7 @@ begin:
   call void @enter_launch()
   %floats = call i64 @own_floats()
   store i64 %floats, ptr %floats.p
-  %total = load i64, field job.total of %job
-  %together = load i64, field job.together of %job
+  %total, %together = load total, together of job %job
   %all = icmp ne i64 %together, 0
   %several = icmp ugt i64 %total, 1
   jump %share unless and i1 %all, %several
@@ -329,24 +325,19 @@ done:
   call void @leave_launch()
   %floats.then = load i64, ptr %floats.p          ; a signal handler may have set another
   call void @give_floats(i64 %floats.then)
-  %stop.p = field job.stop of %job
-  %stop = load atomic i64, ptr %stop.p monotonic, align 8
+  %stop = load atomic i64, field job.stop of %job monotonic, align 8
   jump %why if icmp ne i64 %stop, 0
   ret i32 %outcome
 why:
   %raised = load i64, ptr %raised.p
   %is_raised = icmp ne i64 %raised, 0
-  %status = select i1 %is_raised, i32 3, i32 2
-  ret i32 %status
+  ret i32 select i1 %is_raised, i32 3, i32 2
 }
 
 ; Programs too short to ask themselves whether they are to stop run a thousand at a time.
 define internal i64 @run_alone(ptr %job, ptr %arena) nounwind {
 entry:
-  %kernel = load ptr, field job.entry of %job
-  %args = load ptr, field job.slots of %job
-  %grid = load ptr, field job.grid of %job
-  %total = load i64, field job.total of %job
+  %kernel, %args, %grid, %total = load entry, slots, grid, total of job %job
 run:
   %at = phi i64 [0, %entry], [%end, %more]
   %to = add i64 %at, 1024
@@ -386,8 +377,7 @@ define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind
   %enough = select i1 %few, i64 %most, i64 %least
   %some = call i64 @llvm.umax.i64(i64 %short, i64 %enough)
   %one = call i64 @llvm.umax.i64(i64 %some, i64 1)
-  %chunk = call i64 @llvm.umin.i64(i64 %one, i64 1024)
-  ret i64 %chunk
+  ret i64 call i64 @llvm.umin.i64(i64 %one, i64 1024)
 }
 
 ; Ticks of work that are worth sharing: what it costs to have others help.

@@ -56,8 +56,7 @@ define void @"{name}"(i32 %gx, i32 %gy, i32 %gz, ptr %args) {{
 {fill}
   %room = call ptr @aligned_alloc(i64 64, i64 {room}) ; the header of the arena comes first
   jump %fail if icmp eq ptr %room, null
-  %arena = getelementptr i8, ptr %room, i64 {header}
-  call void @tritium_programs(ptr %slots, i64 0, i64 %all, ptr %grid, ptr %arena)
+  call void @tritium_programs(ptr %slots, i64 0, i64 %all, ptr %grid, item i8 {header} of %room)
   call void @free(ptr %room)
   ret void
 fail:

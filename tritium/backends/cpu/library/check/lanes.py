@@ -91,9 +91,8 @@ read:
   %found = load i64, item i64 %k of %addresses
 look:
   %address = phi i64 [%counted, %count], [%found, %read]
-  %m = getelementptr i8, ptr %mask, i64 %k
   %l = add i64 %lane, %k
-  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, ptr %m, i64 %l)
+  call void @lane(ptr %context, ptr %site, i64 %program, i64 %address, item i8 %k of %mask, i64 %l)
   %k1 = add i64 %k, 1
   br label %next
 }

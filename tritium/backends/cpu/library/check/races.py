@@ -69,9 +69,8 @@ after:
   store i32 %mark.now, ptr %w.p
   %lanes.1 = load ptr, field region.writing_lanes of %region
   jump %reads if icmp eq ptr %lanes.1, null
-  %lane.p1 = getelementptr i32, ptr %lanes.1, i64 %cell
   %lane.i1 = trunc i64 %lane to i32
-  store i32 %lane.i1, ptr %lane.p1
+  store i32 %lane.i1, item i32 %cell of %lanes.1
 reads:
   ret void if icmp eq ptr %readers, null
   %r = load i32, item i32 %cell of %readers
@@ -82,9 +81,8 @@ reads:
   %r.atomic = icmp ne i64 %r.w & 1, 0
   %r.both = and i1 %r.atomic, %atomic
   %r.plain = xor i1 %r.both, true
-  %r.1 = and i1 %r.fresh, %r.other, %r.plain
   %untold = xor i1 %told.1, true
-  ret void unless and i1 %r.1, %untold
+  ret void unless and i1 %r.fresh, %r.other, %r.plain, %untold
   ret void if call i1 @ordered(ptr %context, i64 %reader, i64 %me)
   %r.value = call i64 @peek(i64 %address, i64 %size)
   %r.mark = or i64 %r.w, flag(by_reader)
@@ -173,9 +171,8 @@ next:
 ours:
   %w.own.any = call i1 @llvm.vector.reduce.or.vWIDTHi1(<WIDTH x i1> %w.new)
   %may.reread = xor i1 %no.lanes, true
-  %l.0 = and i1 %w.own.any, %may.reread
   %is.load = xor i1 %write, true
-  jump %reads unless and i1 %l.0, %is.load
+  jump %reads unless and i1 %w.own.any, %may.reread, %is.load
   %l = load <WIDTH x i32>, item i32 %c of %lanes, align 4
   %here.w = add i64 %lane, %i
   %here = trunc i64 %here.w to i32
@@ -208,12 +205,11 @@ put:
   jump %again unless %write
   store <WIDTH x i32> %mine, ptr %w.p, align 4
   jump %again if %no.lanes
-  %n.p = getelementptr i32, ptr %lanes, i64 %c
   %n.here.w = add i64 %lane, %i
   %n.here = trunc i64 %n.here.w to i32
   %n.1 = splat <WIDTH x i32> %n.here
   %n.lanes = add <WIDTH x i32> %n.1, <IOTA>
-  store <WIDTH x i32> %n.lanes, ptr %n.p, align 4
+  store <WIDTH x i32> %n.lanes, item i32 %c of %lanes, align 4
 again:
   br label %next
 done:

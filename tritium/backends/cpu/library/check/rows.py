@@ -162,7 +162,6 @@ entry:
   %dense = icmp eq i64 %stride, %size
   %write = icmp ne i64 %flags & flag(writes), 0
   %plain = icmp eq i64 %flags & flag(atomic), 0
-  %q.2 = and i1 %known, %dense, %write, %plain
   %k = select i1 %known, i64 %origin, i64 0
   %r = call ptr @region(ptr %context, i64 %k)
   %low, %high, %base, %shift, %r.flags, %writers = load low, high, storage_low, shift, flags, writers of region %r
@@ -174,7 +173,7 @@ entry:
   %unnumbered = icmp eq ptr %lanes, null
   %unit = shl i64 1, %shift
   %even = icmp eq i64 %unit, %size
-  %quick = and i1 %q.2, %whole, %writable, %watched, %unread, %unnumbered, %even
+  %quick = and i1 %known, %dense, %write, %plain, %whole, %writable, %watched, %unread, %unnumbered, %even
   %older = load i64, field context.base of %context
   %me = call i64 @current(ptr %context, i64 %program)
   %mine = call <32 x i32> @marks.32(i64 %me, i64 0)
