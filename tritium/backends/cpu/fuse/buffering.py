@@ -18,6 +18,7 @@ from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, Value, walk
 from .affine import ADDRESSING
 from .dependences import positionwise, reorders
+from .ops import captured
 
 if TYPE_CHECKING:
     from .fuse_loops import _Fusion
@@ -204,13 +205,8 @@ class Buffering:
                 self.add(x, bit)
                 if one_by_one and type(x) is Op and self.heavy(x) and not _plain_load(x):
                     self.required.add(x)
-        if op.regions:
-            inside = {o for r in op.regions for o in walk(r)}
-            for region in op.regions:
-                for o in walk(region):
-                    for x in o.operands:
-                        if (x.op if type(x) is Result else x) not in inside:
-                            self.add(x, bit, looped=bit if loops else 0)
+        for x in captured(op) if op.regions else ():
+            self.add(x, bit, looped=bit if loops else 0)
 
     def lazy(self, op: Op) -> None:
         """Propagate the uses of a lazy op to its operands."""

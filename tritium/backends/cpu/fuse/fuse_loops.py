@@ -21,7 +21,7 @@ from typing import Any
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
-from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value
 from ....ir.opdef import OpKind
 from ....passes.assumed import Assumed
 from . import ops as cpu_ops
@@ -221,9 +221,4 @@ class _Fusion:
 
 def read_by(op: Op) -> Sequence[Value]:
     """The values that an op reads, and those that its regions capture."""
-    if not op.regions:
-        return op.operands
-    inside = [inner for region in op.regions for inner in walk(region)]
-    own = set(inside)
-    captured = [x for inner in inside for x in inner.operands if (x.op if type(x) is Result else x) not in own]
-    return [*op.operands, *captured]
+    return [*op.operands, *cpu_ops.captured(op)] if op.regions else op.operands

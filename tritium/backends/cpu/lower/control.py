@@ -13,7 +13,7 @@ from .... import ops
 from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result, walk
+from ....ir.core import Arg, Block, Op, Result
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
@@ -112,13 +112,8 @@ class Carried:
     def captured(self, x: Value) -> bool:
         """Whether the loop reads a buffered tile other than as its initial value."""
         lo, held = self.lo, self.lo.buffers[x]
-        inside = {op for region in self.op.regions for op in walk(region)}
-        inside |= {arg for region in self.op.regions for arg in region.args}
-        used = [y for region in self.op.regions for op in walk(region) for y in op.operands
-                if (y.op if type(y) is Result else y) not in inside]
-        used += [self.inits[k] for k in self.inductions]
-        starts = sum(y == x for y in self.inits)
-        return starts > 1 or any(held in reads(lo, y) for y in used)
+        used = [*cpu_ops.captured(self.op), *[self.inits[k] for k in self.inductions]]
+        return sum(y == x for y in self.inits) > 1 or any(held in reads(lo, y) for y in used)
 
     def fill(self, which: Collection[int]) -> None:
         """Write the initial values `which` to their buffers."""
