@@ -45,19 +45,16 @@ class Lines:
 
     def fill(self, x: Value, buffer: Buffer) -> None:
         """Compute a tile that is loaded in lines and write it to its buffer."""
-        lo, again = self.lo, not _buffers_behind(self.lo, x)
-
-        def put(idx: Index) -> None:
-            scratch_chunks.write(lo, buffer, idx, lo.ev(x, idx))
-        self._each_piece(put, again, blank=True)
+        lo = self.lo
+        self._each_piece(lambda idx: scratch_chunks.write(lo, buffer, idx, lo.ev(x, idx)), blank=True)
 
     def store(self, op: Op) -> None:
         """Store a tile in lines."""
-        self._each_piece(lambda idx: memory.prepare_store(self.lo, op, idx)(), again=True, blank=False)
+        self._each_piece(lambda idx: memory.prepare_store(self.lo, op, idx)(), blank=False)
 
-    def _each_piece(self, put: Callable[[Index], None], again: bool, blank: bool) -> None:
+    def _each_piece(self, put: Callable[[Index], None], blank: bool) -> None:
         """`put` the chunks of all pieces inside the mask, and before them, if `blank`, those of pieces that are not
-        wholly inside, as if the mask were false. With `again`, an element may be put twice."""
+        wholly inside, as if the mask were false."""
         lo = self.lo
         with self._pieces() as (rows, start, stop):
             def index(base: int | Val, n: int) -> Index:
@@ -75,9 +72,9 @@ class Lines:
                 if blank:
                     outside = lo.w.compare("icmp slt", lo.sub(high, low), lo.sub(stop, start))
                     with lo.when(outside), lo.denying(masks):
-                        _cover(lo, self.widths, start, stop, put_at, again)
+                        _cover(lo, self.widths, start, stop, put_at)
             with lo.assuming(masks):
-                _cover(lo, self.widths, low, high, put_at, again)
+                _cover(lo, self.widths, low, high, put_at)
 
     @contextmanager
     def _pieces(self) -> Iterator[tuple[list, Val, Val]]:
@@ -94,9 +91,8 @@ class Lines:
                 yield rows, start, stop
 
 
-def _cover(lo: Lowering, widths: Sequence[int], low: Val, high: Val, put: Callable[[Val, int], None],
-           again: bool) -> None:
-    """`put(base, n)` chunks that cover an interval, the widest first."""
+def _cover(lo: Lowering, widths: Sequence[int], low: Val, high: Val, put: Callable[[Val, int], None]) -> None:
+    """`put(base, n)` chunks that cover an interval, the widest that fit into it; some elements are put twice."""
     w, (n, *narrower) = lo.w, widths
     if n == 1:
         with lo.loop(low, high) as loop, lo.inside():
@@ -109,14 +105,8 @@ def _cover(lo: Lowering, widths: Sequence[int], low: Val, high: Val, put: Callab
         with lo.loop(low, high, n, nonempty=True) as loop, lo.inside():
             w.hide(loop.index)
             put(w.intrinsic("smin", "i64", loop.index, last), n)
-    if again:
-        enough = w.compare("icmp sge", lo.sub(high, low), lo.const(n))
-        lo.either(enough, chunks, lambda: _cover(lo, narrower, low, high, put, again))
-        return
-    stop = lo.add(low, w.binary("and", lo.sub(high, low), lo.const(-n)))
-    with lo.loop(low, stop, n) as loop, lo.inside():
-        put(loop.index, n)
-    _cover(lo, narrower, stop, high, put, again)
+    enough = w.compare("icmp sge", lo.sub(high, low), lo.const(n))
+    lo.either(enough, chunks, lambda: _cover(lo, narrower, low, high, put))
 
 
 def of_load(lo: Lowering, x: Value) -> Lines | None:
@@ -125,7 +115,7 @@ def of_load(lo: Lowering, x: Value) -> Lines | None:
     if load is None or load.attrs["volatile"] or not shape:
         return None
     found = runs.find(lo, load.operands[0], len(shape) - 1)
-    if found is None or load.mask is None and _is_known(lo, found):
+    if found is None or load.mask is None and _is_known(lo, found) or _buffers_behind(lo, x):
         return None
     lo.ahead.discard(load)
     return Lines(lo, load.operands[0], found, load.mask, max(T.element(load.type).bytes, T.element(x.type).bytes))
