@@ -266,20 +266,18 @@ def _save(text: str) -> str:
     return file.name
 
 
-def _optimize(module: Any, tm: Any, passes: tuple[str, ...] | str) -> None:
+def _optimize(module: Any, tm: Any, passes: tuple[str, ...]) -> None:
     if not passes:
         return
     binding = llvm()
-    whole = isinstance(passes, str)
-    options = binding.create_pipeline_tuning_options(speed_level=int(passes[1:]) if whole else 2)
-    builder = binding.create_pass_builder(tm, options)
-    manager = builder.getModulePassManager() if whole else binding.create_new_module_pass_manager()
-    for name in () if whole else passes:
+    builder = binding.create_pass_builder(tm, binding.create_pipeline_tuning_options(speed_level=2))
+    manager = binding.create_new_module_pass_manager()
+    for name in passes:
         getattr(manager, f"add_{_ADD[name]}_pass")()
     manager.run(module, builder)
 
 
-def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, emit: str, plain: bool = False):
+def _emit(text: str, machine: Machine, passes: tuple[str, ...], opt: int, emit: str, plain: bool = False):
     with _parsed(text, machine, opt) as (module, tm):
         _optimize(module, tm, passes if opt else ())
         for function in module.functions if plain else ():
@@ -292,13 +290,13 @@ def _emit(text: str, machine: Machine, passes: tuple[str, ...] | str, opt: int, 
             raise InternalError(f"LLVM cannot generate code for {machine.cpu}: {error}", _save(text)) from None
 
 
-def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2,
+def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] = PASSES, opt: int = 2,
                  plain: bool = False) -> bytes:
     """The object file of the LLVM module `text` for `machine`.
 
-    `passes` names LLVM passes in order, or is "O1", "O2" or "O3" for LLVM's own pipeline. `opt` is the effort of code
-    generation; 0 also leaves out the passes: the quick tier, ready 4 times sooner and 1.2 to 5 times slower. With
-    `plain`, code generation leaves its passes over the module out, and keeps registers as well allocated.
+    `passes` names LLVM passes in order. `opt` is the effort of code generation; 0 also leaves out the passes: the quick
+    tier, ready 4 times sooner and 1.2 to 5 times slower. With `plain`, code generation leaves its passes over the
+    module out, and keeps registers as well allocated.
 
     >>> compile_text("define void @f() { ret void }", cpu_target("x86-64-v3"), opt=0)[:4]
     b'\\x7fELF'
@@ -306,7 +304,7 @@ def compile_text(text: str, machine: Machine, *, passes: tuple[str, ...] | str =
     return _emit(text, machine, passes, opt, "emit_object", plain)
 
 
-def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] | str = PASSES, opt: int = 2,
+def assembly(text: str, machine: Machine, *, passes: tuple[str, ...] = PASSES, opt: int = 2,
              plain: bool = False) -> str:
     """The assembly `compile_text` would assemble.
 

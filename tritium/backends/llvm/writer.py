@@ -390,10 +390,9 @@ class Writer:
             total = x if total is None else total if x is None else self.binary("and", total, x)
         return total
 
-    def gep(self, type: str, base: Val, index: Val, flags: str = "") -> Val:
+    def gep(self, type: str, base: Val, index: Val) -> Val:
         """The address of the `index`th `type` after `base`."""
-        word = f"getelementptr {flags}" if flags else "getelementptr"
-        return self.emit("ptr", f"{word} {type}, ptr {base}, {index.type} {index}", base, index)
+        return self.emit("ptr", f"getelementptr {type}, ptr {base}, {index.type} {index}", base, index)
 
     def splat(self, x: Val, n: int) -> Val:
         """`x` in each of `n` lanes."""
@@ -474,12 +473,11 @@ class Writer:
             self.declare(name, result, [x.type for x in arguments], attributes)
         return self.effect(f"call {result} @{name}({', '.join([x.typed for x in arguments])})", result, at)
 
-    def alloca(self, type: str, count: int = 1, align: int = 0) -> Val:
+    def alloca(self, type: str, align: int = 0) -> Val:
         """A stack slot, made once per call of the function wherever this is written."""
         suffix = f", align {align}" if align else ""
-        amount = f", i64 {count}" if count > 1 else ""
         v = self.fresh("ptr", 0)
-        self.levels[0].slots.insert(0, f"  {v} = alloca {type}{amount}{suffix}")
+        self.levels[0].slots.insert(0, f"  {v} = alloca {type}{suffix}")
         return v
 
     # -- control ---------------------------------------------------------------------------------------------------
