@@ -246,21 +246,29 @@ def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val,
 
 
 def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: Val) -> Val:
-    """The active lanes, loaded by the runtime; the others are `other`."""
-    w, chunk = lo.w, lo.slot("chunk")
+    """The active lanes; the others are `other`."""
     if place.kind == "contiguous" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
+    chunk = _move_some(lo, place, t, mask, other, reads=True, partial=True)
+    return lo.w.load(other.type, chunk, t.bytes)
+
+
+def _move_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, reads: bool, partial: bool) -> Val:
+    """Write `x` to a slot, and have the runtime load active lanes to it, or store them from it; returns the slot."""
+    w, chunk = lo.w, lo.slot("chunk")
     count = mask.count(lo) if place.kind == "contiguous" else None
-    bits: Any = mask.bits(lo, partial=True) if count is None else None
-    w.store(other, chunk, t.bytes)
+    bits: Any = mask.bits(lo, partial) if count is None else None
+    w.store(x, chunk, t.bytes)
     if count is not None:
-        w.call("void", f"tt.copy.{t.bytes}", chunk, place.pointer, count)
+        w.call("void", f"tt.copy.{t.bytes}", *((chunk, place.pointer) if reads else (place.pointer, chunk)), count)
     elif place.kind == "contiguous":
-        w.call("void", f"tt.load.{t.bytes}", chunk, place.pointer, bits, lo.const(t.bytes))
+        name = "load" if reads else "store"
+        w.call("void", f"tt.{name}.{t.bytes}", chunk, place.pointer, bits, lo.const(t.bytes))
     else:
         w.store(place.listed(), lo.slot("pointers"), 8)
-        w.call("void", f"tt.gather.{t.bytes}", chunk, lo.slot("pointers"), bits)
-    return w.load(other.type, chunk, t.bytes)
+        name = "gather" if reads else "scatter"
+        w.call("void", f"tt.{name}.{t.bytes}", chunk, lo.slot("pointers"), bits)
+    return chunk
 
 
 def _load_each(lo: Lowering, op: Op, other: Val, idx: Index) -> Val:
@@ -408,20 +416,10 @@ def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
 
 
 def _store_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, partial: bool = False) -> None:
-    w, chunk = lo.w, lo.slot("chunk")
     if place.kind == "contiguous" and lo.target.masked:
         _native_store(lo, place, t, mask.pinned(lo), x)
-        return
-    count = mask.count(lo) if place.kind == "contiguous" else None
-    bits: Any = mask.bits(lo, partial) if count is None else None
-    w.store(x, chunk, t.bytes)
-    if count is not None:
-        w.call("void", f"tt.copy.{t.bytes}", place.pointer, chunk, count)
-    elif place.kind == "contiguous":
-        w.call("void", f"tt.store.{t.bytes}", chunk, place.pointer, bits, lo.const(t.bytes))
     else:
-        w.store(place.listed(), lo.slot("pointers"), 8)
-        w.call("void", f"tt.scatter.{t.bytes}", chunk, lo.slot("pointers"), bits)
+        _move_some(lo, place, t, mask, x, reads=False, partial=partial)
 
 
 def _store_each(lo: Lowering, op: Op, x: Val, idx: Index) -> None:
