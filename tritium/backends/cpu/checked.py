@@ -118,26 +118,19 @@ _one_at_a_time = lock()  # two launches at a time would be taken for one another
 class _Group:
     """Arguments that share memory: one storage, or several that overlap."""
 
-    def __init__(self, argument: Argument):
-        self.low, self.high, self.members = argument.storage_low, argument.storage_high, [argument]
-
-    def add(self, other: _Group) -> None:
-        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-        self.members += other.members
+    def __init__(self, low: int):
+        self.low, self.high, self.members = low, low, []
 
 
-def _groups(arguments: Iterable[Argument]) -> list[_Group]:
-    out: list[_Group] = []
+def _set_groups(arguments: Iterable[Argument]) -> None:
+    """Give each argument the group of those whose storages overlap."""
+    group = None
     for argument in sorted(arguments, key=lambda a: a.storage_low):
-        group = _Group(argument)
-        if out and group.low < out[-1].high:
-            out[-1].add(group)
-        else:
-            out.append(group)
-    for group in out:
-        for argument in group.members:
-            argument.group = group
-    return out
+        if group is None or argument.storage_low >= group.high:
+            group = _Group(argument.storage_low)
+        group.high = max(group.high, argument.storage_high)
+        group.members.append(argument)
+        argument.group = group
 
 
 class CheckedLauncher:
@@ -260,7 +253,7 @@ class Context:
         self._set(counts=self._at(self.counts), records=self._at(self.records), capacity=CAPACITY, regions=count,
                   slots=self._at(np.zeros(check.SLOTS, np.uint32)), patience=int(patience * 1e9),
                   pattern=check.PATTERN - (1 << 64), waits=self._at(np.zeros((self.programs, 2), np.int64)))
-        _groups(a for a in arguments.values() if a.storage_high > a.storage_low)
+        _set_groups(a for a in arguments.values() if a.storage_high > a.storage_low)
         for slot, argument in arguments.items():
             self._region(slot, argument)
 
