@@ -51,7 +51,7 @@ def _check(lo: Lowering, op: Op) -> None:
         return
     buffer = look.buffer = lo.allocate(op)
     if mask is None:
-        _set(lo, buffer)
+        scratch_chunks.fill_bytes(lo, buffer, 1)
     else:
         _copy(lo, mask, buffer)
     for index in rest:
@@ -120,13 +120,6 @@ def _lane(lo: Lowering, idx: Index, shape: Sequence[int]) -> Val:
     for (base, _), n in zip(idx, shape, strict=True):
         at = lo.add(lo.mul(at, n), base)
     return lo.const(at)
-
-
-def _set(lo: Lowering, buffer: Buffer) -> None:
-    """Fill a mask with ones."""
-    size = buffer.strides[0] * buffer.shape[0]
-    lo.w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
-    lo.w.effect(f"call void @llvm.memset.p0.i64(ptr {lo.address(buffer)}, i8 1, i64 {size}, i1 false)")
 
 
 def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:

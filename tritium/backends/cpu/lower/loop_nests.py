@@ -96,7 +96,7 @@ def fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     if pairs:
         _fill(lo, pairs)
     for buffer in zeros:  # last: the others may read the old contents
-        scratch_chunks.clear(lo, buffer)
+        scratch_chunks.fill_bytes(lo, buffer, 0)
 
 
 def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:

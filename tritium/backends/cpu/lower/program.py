@@ -37,14 +37,9 @@ def _num_programs(lo: Lowering, op: Op, idx: Index) -> Val:
     return lo.w.cast("trunc", lo.axis(op.attrs["axis"], count=True), "i32")
 
 
-@statement(ops.barrier)
-def _barrier(lo: Lowering, op: Op) -> None:
-    """Nothing: one thread runs a program, and planning does not move loads across it."""
-
-
-@statement(ops.assume)
-def _assume(lo: Lowering, op: Op) -> None:
-    """Nothing: the lowering makes no use of it."""
+@statement(ops.barrier, ops.assume)
+def _nothing(lo: Lowering, op: Op) -> None:
+    """One thread runs a program, and planning does not move loads across a barrier. Assumptions are of no use here."""
 
 
 @statement(ops.clock)

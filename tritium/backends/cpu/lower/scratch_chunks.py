@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer, View
 
-__all__ = ["clear", "place", "pointer", "position", "read", "read_flat", "write"]
+__all__ = ["fill_bytes", "place", "pointer", "position", "read", "read_flat", "write"]
 
 
 def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
@@ -61,12 +61,12 @@ def read_flat(lo: Lowering, buffer: Buffer | View, base: int | Val, pattern: Lan
     return x
 
 
-def clear(lo: Lowering, buffer: Buffer) -> None:
-    """Fill a buffer with zeros."""
+def fill_bytes(lo: Lowering, buffer: Buffer, byte: int) -> None:
+    """Set all bytes of a buffer."""
     w = lo.w
     w.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1"])
     size = buffer.strides[0] * buffer.shape[0] * buffer.element.bytes
-    w.effect(f"call void @llvm.memset.p0.i64(ptr align {ALIGN} {lo.address(buffer)}, i8 0, i64 {size}, i1 false)")
+    w.effect(f"call void @llvm.memset.p0.i64(ptr align {ALIGN} {lo.address(buffer)}, i8 {byte}, i64 {size}, i1 false)")
 
 
 def _read_pattern(lo: Lowering, start: Val, pattern: Lanes, t: str, align: int, level: int) -> Val:
