@@ -111,7 +111,7 @@ class _Look:
 
     def bits(self, idx: Index) -> Val:
         """Where the mask's bytes of a chunk lie."""
-        return scratch_chunks.pointer(self.lo, self.buffer, scratch_chunks.position(self.lo, self.buffer, idx))
+        return scratch_chunks.start_of(self.lo, self.buffer, idx)
 
 
 def _lane(lo: Lowering, idx: Index, shape: Sequence[int]) -> Val:
@@ -138,7 +138,7 @@ def _copy(lo: Lowering, mask: Value, buffer: Buffer) -> None:
                 idx = walk.index(lo, at, base)
                 scratch_chunks.write(lo, buffer, idx, lo.ev(mask, idx))
             return
-        row = scratch_chunks.pointer(lo, buffer, scratch_chunks.position(lo, buffer, first))
+        row = scratch_chunks.start_of(lo, buffer, first)
         wide = min(_BYTES, walk.total & -walk.total)
         with lo.counted(walk.total, wide) as base:
             left = w.intrinsic("smax", "i64", w.binary("sub", high, lo.const(base)), lo.const(0))

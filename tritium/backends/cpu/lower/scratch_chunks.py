@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer, View
 
-__all__ = ["fill_bytes", "place", "pointer", "position", "read", "read_flat", "write"]
+__all__ = ["fill_bytes", "place", "pointer", "read", "read_flat", "start_of", "write"]
 
 
 def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
@@ -29,15 +29,15 @@ def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
     return base, lanes_of(offsets) if offsets else None
 
 
-def position(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
-    """Row-major position of a uniform index (or of the first lane)."""
-    return place(lo, buffer, idx)[0]
-
-
 def pointer(lo: Lowering, buffer: Buffer | View, base: int | Val) -> Val:
     """The address of element `base` of a buffer."""
     start = lo.address(buffer)
     return lo.offset(memory_type(buffer.element), start, base) if base != 0 else start
+
+
+def start_of(lo: Lowering, buffer: Buffer | View, idx: Index) -> Val:
+    """The address of the element at an index, or of the first lane there."""
+    return pointer(lo, buffer, place(lo, buffer, idx)[0])
 
 
 def read(lo: Lowering, buffer: Buffer | View, idx: Index) -> Val:

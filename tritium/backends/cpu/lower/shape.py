@@ -91,8 +91,7 @@ def _interleave(lo: Lowering, buffer: Buffer, idx: Index, pair: Sequence[Val]) -
     both = lo.w.shuffle(pair[0], pair[1], picks)
     if buffer.element is T.i1:
         both = lo.w.cast("zext", both, vector(2 * n, "i8"))
-    start = scratch_chunks.position(lo, buffer, (*idx, ZERO))
-    lo.w.store(both, scratch_chunks.pointer(lo, buffer, start), buffer.element.bytes)
+    lo.w.store(both, scratch_chunks.start_of(lo, buffer, (*idx, ZERO)), buffer.element.bytes)
 
 
 @pulled(ops.gather)
@@ -153,8 +152,7 @@ def _sort_rows(lo: Lowering, op: Op, buffer: Buffer) -> None:
         raise CompilationError(None, None, f"{op.kind.name} needs a last axis of a power of two, got {n}")
     t, numbers = T.element(op.type), (n, T.shape(op.type)[-1], int(op.attrs["descending"]))
     with lo.loops(rows) as at:
-        first = scratch_chunks.position(lo, buffer, (*[(i, None) for i in at], ZERO))
-        start = scratch_chunks.pointer(lo, buffer, first)
+        start = scratch_chunks.start_of(lo, buffer, (*[(i, None) for i in at], ZERO))
         lo.w.call("void", f"tt.sort.{_SORT.get(t, t.name)}", start, *map(lo.const, numbers))
 
 
