@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op
-from ...llvm.writer import lanes
 from ..fuse.affine import form_of
 from ..fuse.index import ZERO, iota
 from . import memory, predication, runs, scratch_chunks
@@ -151,9 +150,8 @@ def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, m
              found: Runs | None, tested: bool = False) -> None:
     """All squares of a tile; `tested`: each of them for whether the masks are true there."""
     others = [a for a in range(len(shape)) if a not in (axis, to)]
-    wide = {a: 4 if found is None or a != found.axis or shape[a] % _WIDE else _WIDE for a in (axis, to)}
-    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], wide[to]) as column, \
-            lo.counted(shape[axis], wide[axis]) as row:
+    with lo.loops([shape[a] for a in others]) as at, lo.counted(shape[to], 4) as column, \
+            lo.counted(shape[axis], 4) as row:
         idx = [ZERO] * len(shape)
         for a, i in zip(others, at, strict=True):
             idx[a] = (i, None)
@@ -163,83 +161,46 @@ def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, m
             out[axis], out[to] = r, c
             return tuple(out)
         if found is None and not tested:
-            _square(lo, x, row, column, 4, 4, index, put)
+            _square(lo, x, row, column, index, put)
         else:
-            _runs(lo, x, row, column, wide[axis], wide[to], index, masks, put, found)
+            _tested_square(lo, x, row, column, index, masks, put, found)
 
 
-_WIDE = 16  # lanes of a run
-
-
-def _square(lo: Lowering, x: Value, row: int | Val, column: int | Val, height: int, width: int, index: Callable,
-            put: Callable) -> None:
-    """Transpose a square, or several side by side."""
-    lines = [lo.widen(lo.ev(x, index((row, iota(height)), (lo.add(column, k), None))), height) for k in range(width)]
-    out = [_transposed(lo, [_part(lo, line, r) for line in lines[c:c + 4]])
-           for r in range(0, height, 4) for c in range(0, width, 4)]
-    joined = [_joined(lo, parts) for r in range(height // 4)
-              for parts in zip(*out[r * width // 4:(r + 1) * width // 4], strict=True)]
-    ready = [put(index((lo.add(row, k), None), (column, iota(width))), line) for k, line in enumerate(joined)]
+def _square(lo: Lowering, x: Value, row: int | Val, column: int | Val, index: Callable, put: Callable) -> None:
+    """Transpose a square."""
+    lines = [lo.widen(lo.ev(x, index((row, iota(4)), (lo.add(column, k), None))), 4) for k in range(4)]
+    ready = [put(index((lo.add(row, k), None), (column, iota(4))), line)
+             for k, line in enumerate(_transposed(lo, lines))]
     for store in ready:
         store()
 
 
-def _part(lo: Lowering, x: Val, start: int) -> Val:
-    return x if lanes(x.type) == 4 else lo.w.shuffle(x, None, range(start, start + 4))
-
-
-def _joined(lo: Lowering, xs: Sequence[Val]) -> Val:
-    """Vectors side by side."""
-    while len(xs) > 1:
-        n = 2 * lanes(xs[0].type)
-        xs = [lo.w.shuffle(a, b, range(n)) for a, b in zip(xs[::2], xs[1::2], strict=True)]
-    return xs[0]
-
-
-def _runs(lo: Lowering, x: Value, row: int | Val, column: int | Val, height: int, width: int, index: Callable,
-          masks: Any, put: Callable, found: Runs | None) -> None:
-    """A square without tests if it is a run within all masks, else in smaller squares; the smallest, by elements."""
-    n = max(height, width)
-    tests = [] if found is None else [found.unbroken(lo, index((row, None), (column, None)), n)]
-    tested = masks if n > 4 or found is None else ()
-    with nullcontext() if found is None else found.assumed(lo):
-        along = [index((row, iota(height)), (lo.add(column, k), None)) if height == n else
-                 index((lo.add(row, k), None), (column, iota(width))) for k in range(4)]
-        inside = [predication.mask_of(lo, mask, at) for mask in tested for at in along]
-        tests += [mask.all_lanes(lo) for mask in inside if mask is not None]
+def _tested_square(lo: Lowering, x: Value, row: int | Val, column: int | Val, index: Callable, masks: Any,
+                   put: Callable, found: Runs | None) -> None:
+    """Transpose a square if its lines are runs, or, where there are no runs, inside all masks; else copy its elements
+    one by one."""
+    if found is None:
+        along = [index((row, iota(4)), (lo.add(column, k), None)) for k in range(4)]
+        inside = [predication.mask_of(lo, mask, at) for mask in masks for at in along]
+        tests, tested = [mask.all_lanes(lo) for mask in inside if mask is not None], masks
+    else:
+        tests, tested = [found.unbroken(lo, index((row, None), (column, None)), 4)], ()
     test = functools.reduce(lambda a, b: lo.w.binary("and", a, b), tests, lo.w.const("i1", True))
 
     def run() -> None:
         with lo.inside(), nullcontext() if found is None else found.assumed(lo), lo.assuming(tested):
-            _square(lo, x, row, column, height, width, index, put)
+            _square(lo, x, row, column, index, put)
 
-    def blank() -> None:
-        with lo.inside(), lo.denying(masks):
-            _square(lo, x, row, column, height, width, index, put)
-
-    def smaller() -> None:
-        with lo.inside(), lo.counted(n, 4) as k:
-            r, c = (lo.add(row, k), column) if height == n else (row, lo.add(column, k))
-            _runs(lo, x, r, c, 4, 4, index, masks, put, found)
-
-    def parts() -> None:
-        if n > 4:
-            none = predication.no_line(lo, masks, along)
-            if none is None:
-                smaller()
-            else:
-                lo.either(none, blank, smaller)
-            return
+    def elements() -> None:
         with lo.inside(), lo.loops((4, 4)) as (c, r):
             one = index((lo.add(row, r), None), (lo.add(column, c), None))
             put(one, lo.ev(x, one))()
-    lo.either(test, run, parts, likely=True)
+    lo.either(test, run, elements, likely=True)
 
 
 def _transposed(lo: Lowering, xs: Sequence[Val]) -> list[Val]:
     """The transpose of four vectors of four lanes."""
     w = lo.w
-    xs = [lo.widen(x, 4) for x in xs]
     low = [w.shuffle(xs[0], xs[1], (0, 4, 1, 5)), w.shuffle(xs[2], xs[3], (0, 4, 1, 5))]
     high = [w.shuffle(xs[0], xs[1], (2, 6, 3, 7)), w.shuffle(xs[2], xs[3], (2, 6, 3, 7))]
     return [w.shuffle(a, b, picks) for a, b in (low, high) for picks in ((0, 1, 4, 5), (2, 3, 6, 7))]
