@@ -9,6 +9,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import module_of
+from tests.backends.lower.schedule_text import schedule_text
 from tritium import ops, passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
@@ -222,5 +223,5 @@ def test_another_block_hides_latency():
 
 def test_the_search_says_what_it_found():
     loop = of_queries(64)
-    text = str(schedule_dots(loop.beside, staged_loads(loop.beside), "producer", 2)).splitlines()
+    text = schedule_text(schedule_dots(loop.beside, staged_loads(loop.beside), "producer", 2)).splitlines()
     assert "registers for tiles; otherwise at least" in text[-1]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import cases
+from tests.backends.lower.schedule_text import schedule_text
 from tritium import ops
 from tritium.backends.gpu.pipeline.capabilities import NO_DOTS, capabilities
 from tritium.backends.gpu.pipeline.loop_info import LoopInfo, stages_of
@@ -51,7 +52,8 @@ def schedules(case):
             ("copies", LoopInfo.of(loop, can, reordering), prefetched_loads),
         ):
             loads = find(info)
-            found = "none" if loads is None else str(schedule_dots(info, loads, name, stages_of(loop, module)))
+            schedule = None if loads is None else schedule_dots(info, loads, name, stages_of(loop, module))
+            found = "none" if schedule is None else schedule_text(schedule)
             yield "\n".join([f"{name}:", *(f"  {line}" for line in found.splitlines())])
 
 
@@ -85,7 +87,7 @@ def test_a_schedule_is_not_changed_and_changes_nothing():
         schedule.dots = ()
     with pytest.raises(dataclasses.FrozenInstanceError):
         info.dots = ()
-    assert str(schedule) == str(schedule_dots(info, prefetched_loads(info)))
+    assert schedule_text(schedule) == schedule_text(schedule_dots(info, prefetched_loads(info)))
 
 
 def test_few_registers_keep_dots_from_staying_in_flight():
@@ -111,7 +113,7 @@ def test_loads_into_registers_take_the_room_there_is():
     }""")
     loop = next(op for op in module.body.ops if op.kind is ops.for_)
     info = LoopInfo.of(loop, NO_DOTS)
-    names = lambda room: str(schedule_dots(info, register_loads(info, lambda load: 1, room)))
+    names = lambda room: schedule_text(schedule_dots(info, register_loads(info, lambda load: 1, room)))
     assert names(1) == "prefetch nothing; ahead: the index; in registers: load 1"
     assert names(2) == "prefetch nothing; ahead: the index; in registers: load 1, load 3"
     assert register_loads(info, lambda load: 1, 0) is None

@@ -57,12 +57,7 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The schedule of a loop. `print` shows it, an op as its kind and its place in the body:
-
-        prefetch load 5 (axis 1), load 11 (axis 1); ahead: the index
-        dot 12: a in the slot of load 5 (axis 1), b in the slot of load 11 (axis 1); stays in flight
-        640 cycles of 2 blocks, 64 registers for tiles; otherwise at least 700 cycles
-    """
+    """The schedule of a loop."""
 
     info: LoopInfo
     prefetched: Prefetched
@@ -115,11 +110,6 @@ class Schedule:
         """The loop-invariant operands that go into shared memory: (value, "a" or "b") -> contiguous axis."""
         found = self.operands.items()
         return {(_value(dot, which), which): x.axis for (dot, which), x in found if x.where == "outside"}
-
-    def __str__(self) -> str:
-        dots = dict.fromkeys(dot for dot, _ in self.operands)
-        why = () if self.choice is None else (str(self.choice),)
-        return "\n".join((_loads_text(self), *(_dot_text(self, dot) for dot in dots), *why))
 
 
 def _value(dot: Op, which: str) -> Value:
@@ -372,38 +362,6 @@ def _buffer_operand(info: LoopInfo, dot: Op, which: str) -> Operand:
 
 def _sources(info: LoopInfo, dot: Op) -> list[Op]:
     return [load for load, _ in map(info.source, dot.operands[:2]) if load is not None]
-
-
-# --- text -------------------------------------------------------------------------------------------------------------
-def _loads_text(schedule: Schedule) -> str:
-    loads, params, _, indices = schedule.prefetched
-    args = schedule.body.args
-    parts = ["prefetch " + (", ".join(f"{_name(schedule, x)} (axis {schedule.axes[x]})" for x in loads) or "nothing")]
-    parts += ["ahead: " + ", ".join(["the index", *(args[1 + k].name or f"value {k}" for k in params)])]
-    parts += ["in registers: " + ", ".join(_name(schedule, x) for x in indices)] if indices else []
-    parts += [f"pairs not to alias: {len({*schedule.pairs})}"] if schedule.pairs else []
-    return "; ".join(parts)
-
-
-def _dot_text(schedule: Schedule, dot: Op) -> str:
-    parts = [", ".join(f"{which} {_operand_text(schedule, schedule.operands[dot, which])}" for which in "ab")]
-    parts += ["first"] * (dot in schedule.issued_first) + ["chained"] * (dot in schedule.chained)
-    parts += ["stays in flight"] * schedule.stays_in_flight(dot) + ["lhs unrounded"] * (dot in schedule.unrounded)
-    who = "" if dot in schedule.dots else " by threads" if dot in schedule.by_threads else " in registers"
-    return f"{_name(schedule, dot)}{who}: {'; '.join(parts)}"
-
-
-def _operand_text(schedule: Schedule, operand: Operand) -> str:
-    where, load, axis = operand
-    if where == "registers":
-        return "in registers"
-    if where == "slot" and load is not None:
-        return f"in the slot of {_name(schedule, load)} (axis {axis})"
-    return f"in a buffer filled {'before the loop' if where == 'outside' else 'in each iteration'} (axis {axis})"
-
-
-def _name(schedule: Schedule, op: Op) -> str:
-    return f"{op.kind.name} {schedule.body.ops.index(op)}"
 
 
 __all__ = ["Operand", "Prefetched", "Schedule", "prefetched_loads", "register_loads", "schedule_dots",

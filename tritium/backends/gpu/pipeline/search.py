@@ -41,12 +41,6 @@ class Choice(NamedTuple):
     others: float
     short: bool
 
-    def __str__(self) -> str:
-        cycles, _, registers, spilled, blocks = self.estimate
-        text = f"{cycles:.0f} cycles of {blocks} block{'s' * (blocks > 1)}, {registers} registers for tiles"
-        text += f", {spilled} spilled" if spilled else ""
-        return text + (f"; otherwise at least {self.others:.0f} cycles" if self.others < float("inf") else "")
-
 
 class _Draft(NamedTuple):
     """A candidate before its simulation: `least` cycles are a lower bound, `chain` are those of a warpgroup alone."""
