@@ -8,10 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...ir import types as T
+from ...ir.core import Result
 from ...ir.opdef import Access, op
 
 if TYPE_CHECKING:
-    from ...ir.core import Block, Op
+    from ...ir.core import Block, Op, Value
+
+
+def bytes_of(t: T.Type) -> int:
+    """Bytes of a tile, or of a scalar.
+
+    >>> bytes_of(T.Tile((4, 8), T.f16)), bytes_of(T.Ptr(T.f32))
+    (64, 8)
+    """
+    return T.numel(t) * T.element(t).bytes
+
+
+def op_of(x: Value) -> Any:
+    """The op that makes a value; an argument is itself."""
+    return x.op if type(x) is Result else x
 
 
 @op("convert")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from .... import ops
 from ....ir import types as T
@@ -49,8 +48,7 @@ class Choice:
         """The layout a tile is computed in."""
         found = self.anchors.get(x)
         if found is None:
-            op: Any = x.op if type(x) is Result else x
-            found = self.anchors[x] = _anchor(self, op, x.index if type(x) is Result else 0)
+            found = self.anchors[x] = _anchor(self, gpu_ops.op_of(x), x.index if type(x) is Result else 0)
         return found
 
     def accessed(self, op: Op) -> Layout:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.core import Op, Value
+from ..ops import bytes_of
 from .choose import Choice
 from .linear import Layout, conversion
-from .rematerialization import bytes_of
 from .rules import OPERAND, simple
 
 Placed = Callable[[Value, Layout | None], Value | None]
@@ -31,7 +31,7 @@ def transfer_cost(choice: Choice, placed: Placed, x: Value, layout: Layout | Non
 
 def conversion_cost(choice: Choice, x: Value, layout: Layout) -> int:
     """Bytes that change threads if a tile is converted from its anchor."""
-    return bytes_of(x) if conversion(choice.anchor(x), layout) in ("lanes", "shared") else 0
+    return bytes_of(x.type) if conversion(choice.anchor(x), layout) in ("lanes", "shared") else 0
 
 
 def recompute_cost(choice: Choice, placed: Placed, x: Op, layout: Layout, most: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ....ir import types as T
 from ....ir.core import Arg, Op, Value
+from ..ops import bytes_of
 from .rules import simple
 
 
@@ -35,16 +36,11 @@ class Rematerialization:
             if below is None:
                 if not broadcasts:
                     return None
-                below = bytes_of(y)
+                below = bytes_of(y.type)
             total += below
-        return total if broadcasts or total <= bytes_of(x) else None
+        return total if broadcasts or total <= bytes_of(x.type) else None
 
     def decide(self, args: Iterable[Arg]) -> None:
         """The layouts of these loop parameters are chosen: forget costs that were computed before."""
         self.undecided.difference_update(args)
         self.known.clear()
-
-
-def bytes_of(x: Value) -> int:
-    """Bytes of the elements of a tile."""
-    return x.type.numel * x.type.element.bytes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .. import ops as gpu_ops
 from ..layout.linear import image
 from ..layout.swizzle import swizzled
-from ..shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, bytes_of, takes_shared
+from ..shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, takes_shared
 from .convert import read, write
 from .function import LOWER, Lowering, lower
 from .shared_memory import Passage, wait_for_tma
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @lower(gpu_ops.multibuffer)
-@takes_shared(lambda op, room: Need([op.attrs["slots"] * bytes_of(op.attrs["tile"])], BUFFER_ALIGNMENT), kept=True,
-              leaves="")
+@takes_shared(lambda op, room: Need([op.attrs["slots"] * gpu_ops.bytes_of(op.attrs["tile"])], BUFFER_ALIGNMENT),
+              kept=True, leaves="")
 def multibuffer(g: Lowering, op: Op) -> list[Val]:
     """Copies start at once, where the scratch of a conversion may have been: its readers must be done."""
     Passage(g, op).before_write()
@@ -34,7 +34,7 @@ LOWER |= {
 
 
 @lower(gpu_ops.share)
-@takes_shared(lambda op, room: Need([bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True,
+@takes_shared(lambda op, room: Need([gpu_ops.bytes_of(x.type) for x in op.operands], BUFFER_ALIGNMENT), kept=True,
               waits="tma", leaves="")
 def share(g: Lowering, op: Op, *tiles: Sequence[Val]) -> tuple[list[Val], ...]:
     """Write tiles into buffers of their own, after a barrier: threads may still read the last iteration's tiles."""

@@ -13,7 +13,7 @@ from ...llvm.writer import vector
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, axis_bits, conversion, image, log2, pad, span_of
 from ..layout.values import layout_of, splitting
-from ..shared_memory.needs import Need, Room, bytes_of, takes_shared
+from ..shared_memory.needs import Need, Room, takes_shared
 from .exchange import exchange, exchanges
 from .function import Lowering, lower
 from .registers import Registers
@@ -33,7 +33,7 @@ def _convert_need(op: Op, room: Room) -> Need | None:
     size, how = T.element(op.type).bytes, conversion(source, target)
     if how in ("same", "registers") or within_warp(room.target, source, target, size, room.alone):
         return None
-    needed = bytes_of(op.type)
+    needed = gpu_ops.bytes_of(op.type)
     bits = splitting(source, target, needed, room.bytes)
     return Need([needed >> len(bits)], attrs={"cut": tuple(bits)} if bits else {})
 
@@ -231,7 +231,7 @@ def read(g: Lowering, t: T.Scalar | T.Ptr, layout: Layout, images: Sequence[int]
 
 def _first_operand(op: Op, room: Room) -> Need:
     """The whole of what an op picks elements of."""
-    return Need([bytes_of(op.operands[0].type)])
+    return Need([gpu_ops.bytes_of(op.operands[0].type)])
 
 
 def _stage(g: Lowering, op: Op, x: Sequence[Val]) -> int:

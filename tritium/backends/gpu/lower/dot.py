@@ -17,7 +17,7 @@ from ...llvm.writer import vector
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2, powers
 from ..layout.swizzle import swizzled
-from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, bytes_of, takes_shared
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, takes_shared
 from .convert import write
 from .function import Lowering, llvm_type, lower
 from .shape import convert_scalar
@@ -45,7 +45,7 @@ def dot(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[V
 
 def operands_need(op: Op, alignment: int = SCRATCH_ALIGNMENT) -> Need:
     """The shared memory of both operands of a dot."""
-    return Need([bytes_of(x.type) for x in op.operands[:2]], alignment)
+    return Need([gpu_ops.bytes_of(x.type) for x in op.operands[:2]], alignment)
 
 
 @lower(gpu_ops.dot_buffers)

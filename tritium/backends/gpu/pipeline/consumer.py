@@ -15,7 +15,6 @@ from .... import ops
 from ....ir import types as T
 from .. import ops as gpu_ops
 from .iteration import IterationEmitter
-from .producer import bytes_of
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
@@ -146,8 +145,4 @@ def i32(b: Builder, value: int) -> Value:
     return ops.constant(b, value=value, type=T.i32)
 
 
-def slot_address(b: Builder, buffer: Value, tile: T.Tile, slot: Value) -> Value:
-    return ops.add(b, buffer, ops.mul(b, slot, i32(b, bytes_of(tile))))
-
-
-__all__ = ["STATE", "consumer_loop", "i32", "slot_address"]
+__all__ = ["STATE", "consumer_loop", "i32"]

@@ -15,8 +15,14 @@ from ....ir.builder import Builder
 from ....ir.core import Op, Result, Value
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
+from ..ops import bytes_of, op_of
 from .loop_info import zeros_elsewhere
 from .schedule import Schedule
+
+
+def slot_address(b: Builder, buffers: Value, tile: T.Tile, slot: Value) -> Value:
+    """The address of a slot (i32) of a multibuffer."""
+    return ops.add(b, buffers, ops.mul(b, slot, ops.constant(b, value=bytes_of(tile), type=T.i32)))
 
 
 @dataclass
@@ -36,19 +42,14 @@ class Emission:
 
     def share(self, operands: dict[tuple[Value, str], int]) -> dict[tuple[Value, str], tuple[Value, int]]:
         """Write loop-invariant operands, with their contiguous axes, into shared memory; returns them as in `outer`."""
-        made = {(x, axis): gpu_ops.share(self.b, x, axis=axis) for x, axis in self._tiles(operands)}
+        tiles = dict.fromkeys((x, axis) for (x, _), axis in operands.items())
+        made = {(x, axis): gpu_ops.share(self.b, x, axis=axis) for x, axis in tiles}
         return {(x, which): (made[x, axis], axis) for (x, which), axis in operands.items()}
-
-    @staticmethod
-    def _tiles(operands: dict[tuple[Value, str], int]) -> dict[tuple[Value, int], None]:
-        """The tiles of operands and their contiguous axes, each once."""
-        return dict.fromkeys((x, axis) for (x, _), axis in operands.items())
 
     def slot_address(self, load: Op, slot: Value) -> Value:
         """The address of a slot of the multibuffer of a load."""
-        b, size = self.b, load.type.numel * load.type.element.bytes
-        slot = slot if slot.type is T.i32 else ops.cast(b, slot, to=T.i32)
-        return ops.add(b, self.multibuffers[load], ops.mul(b, slot, ops.constant(b, value=size, type=T.i32)))
+        slot = slot if slot.type is T.i32 else ops.cast(self.b, slot, to=T.i32)
+        return slot_address(self.b, self.multibuffers[load], load.type, slot)
 
 
 class IterationEmitter:
@@ -97,7 +98,7 @@ class IterationEmitter:
         return ()
 
     def value(self, x: Value) -> Value:
-        op: Any = x.op if type(x) is Result else x
+        op = op_of(x)
         if op not in self.known:
             if op not in self.schedule.info.inside:
                 return x
@@ -210,7 +211,7 @@ class IterationEmitter:
         """Emit the reductions that are ready before a dot that is waited for at once, so that their inputs are not live
         while it runs."""
         for op in self.schedule.body.ops[: self.schedule.body.ops.index(dot)]:
-            if op.kind is ops.reduce and all(_source(x) in self.known for x in op.operands):
+            if op.kind is ops.reduce and all(op_of(x) in self.known for x in op.operands):
                 self.value(op)
 
     def met(self) -> list[Value]:
@@ -270,7 +271,3 @@ class IterationEmitter:
         ready = {key: y for key, y in ready.items() if key not in self.put}
         made = gpu_ops.share(self.b, *ready.values(), axis=axis)
         self.put |= zip(ready, made if type(made) is tuple else (made,))
-
-
-def _source(x: Value) -> Value:
-    return x.op if type(x) is Result else x

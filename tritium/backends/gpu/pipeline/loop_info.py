@@ -6,13 +6,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import effects
-from ..ops import MIN_TRANSFER
+from ..ops import MIN_TRANSFER, op_of
 from .capabilities import Capabilities
 from .reordering import Reordering
 
@@ -179,8 +178,7 @@ class LoopInfo:
     # --- dependences ------------------------------------------------------------------------------------------------
     def outside(self, x: Value) -> bool:
         """True for values defined before the loop."""
-        op = x.op if type(x) is Result else x
-        return op not in self.inside and op not in self.body.args
+        return op_of(x) not in self.inside and x not in self.body.args
 
     def users(self, x: Value) -> list[Op]:
         """The ops of the body that read a value."""
@@ -188,30 +186,30 @@ class LoopInfo:
 
     def captures(self, op: Op) -> bool:
         """True if a region of `op` uses values of the body: such an op cannot be cloned by its operands alone."""
-        used = [x.op if type(x) is Result else x for r in op.regions for inner in walk(r) for x in inner.operands]
+        used = [op_of(x) for r in op.regions for inner in walk(r) for x in inner.operands]
         return any(x in self.inside or x in self.body.args for x in used)
+
+    def behind(self, values: Iterable[Value]) -> set[Op]:
+        """The ops of an iteration that compute these values."""
+        todo, found = list(values), set()
+        while todo:
+            op = op_of(todo.pop())
+            if op in self.inside and op not in found:
+                found.add(op)
+                todo += op.operands
+        return found
 
     def computed_from(self, x: Op, source: Op) -> bool:
         """True if `x` depends on an op of the same iteration."""
-        todo, seen = list(x.operands), set()
-        while todo:
-            y = todo.pop()
-            op = y.op if type(y) is Result else y
-            if op is source:
-                return True
-            if op in self.inside and op not in seen:
-                seen.add(op)
-                todo += op.operands
-        return False
+        return source in self.behind(x.operands)
 
     def needs_loads(self, x: Op) -> bool:
         """True if `x` depends on another load of the same iteration."""
-        return any(op is not x and self.computed_from(x, op) for op in self.body.ops if op.kind is ops.load)
+        return any(op.kind is ops.load for op in self.behind(x.operands))
 
     def needs_dots(self, x: Value) -> bool:
         """True if `x` depends on a dot of the same iteration."""
-        op: Any = x.op if type(x) is Result else x
-        return op in self.inside and (op.kind is ops.dot or any(self.needs_dots(y) for y in op.operands))
+        return any(op.kind is ops.dot for op in self.behind([x]))
 
     def follow_other_dots(self, users: list[Op], dot: Op) -> bool:
         """True if there are users, and each follows another dot than this one."""
@@ -222,7 +220,7 @@ class LoopInfo:
         todo, seen = list(op.operands), set()
         while todo:
             x = todo.pop()
-            x = x.op if type(x) is Result else x
+            x = op_of(x)
             if x in seen or x not in self.inside:
                 continue
             if x in self.dots:

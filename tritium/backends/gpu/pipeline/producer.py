@@ -19,6 +19,7 @@ from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, Form, NoBox, access, bounds, box_of, form, narrow
 from ..analysis.demanded_rows import unobserved
+from ..ops import bytes_of, op_of
 from ..tma import ALIGNMENT, HostValues
 from .loop_info import LoopInfo, stages_of
 from .ping_pong import alternating
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 def has_dots(op: Op) -> bool:
     """True for a dot, and for ops with a dot in a region."""
     return op.kind is ops.dot or any(inner.kind is ops.dot for region in op.regions for inner in walk(region))
-
-
-def bytes_of(tile: T.Tile) -> int:
-    """Bytes of a tile in a buffer."""
-    return tile.numel * tile.element.bytes
 
 
 class Refused(Exception):
@@ -298,8 +294,7 @@ def _writes(opened: Opened, block: Block, loops: list[ProducerLoop], ahead: tupl
     for op in walk(block):
         if op.kind.effects_of(op) != "write" or op.kind is ops.assume:
             continue
-        mask = op.operands[2] if op.kind is ops.store and len(op.operands) > 2 else None
-        target = opened.access(op.operands[0], mask) if op.kind is ops.store else None
+        target = opened.access(op.pointer, op.mask) if op.kind is ops.store else None
         if target is None or not _bounded(target) or target.base in loaded:
             return None
         writes.append(Written(op, target))
@@ -352,11 +347,10 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
             schedule.info.can_copy(x) and dot.operands[2] is not x and schedule.info.layout_fits(dot, x, operand, False)
             for schedule, dot, operand in places
         ):
-            mask = x.operands[1] if len(x.operands) > 1 else None
-            box = opened.access(x.operands[0], mask)
+            box = opened.access(x.pointer, x.mask)
             if box and not box.ends and not x.attrs["volatile"] and not tma.misfit(x.type, can.axis(x), box):
                 if all(_pure(y, barred) for y in _values(box)):
-                    found.append(Load(x, box, narrow(box, mask), sum(len(loop.loads) for loop in loops) + len(found)))
+                    found.append(Load(x, box, narrow(box, x.mask), sum(len(loop.loads) for loop in loops) + len(found)))
     used = slots_of(loops, can, tma) * sum(bytes_of(tile) for tile, *_ in buffers_of(loops, can))
     wanted = AHEAD * sum(bytes_of(load.op.type) for load in found)
     fits = used + wanted <= tma.room and found and found[-1].number < tma.maps
@@ -390,7 +384,7 @@ def _producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma:
         misfit = tma.misfit(load.type, can.axis(load), found)
         if misfit:
             raise Refused(load, misfit, "pass pointers and strides that are multiples of 16, and larger tiles")
-        if not all(_pure(x, barred) and _op(x) not in inside for x in _values(found)):
+        if not all(_pure(x, barred) and op_of(x) not in inside for x in _values(found)):
             raise Refused(load, "its place depends on what the loop computes or loads",
                           "compute it from the loop's index, arguments and the program's index")
         if not all(unobserved(block, op, schedule, load, axis, found) for axis in found.ends):
@@ -414,7 +408,7 @@ def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars) 
             continue
         polys = f.offset, f.axes[0].step, *(p for _, *ends in limits for p in ends if p is not None)
         values = {x for poly in polys for x in poly.values if x is not ITERATION}
-        placed = f.base in opened.known and all(_pure(x) and _op(x) not in inside for x in values)
+        placed = f.base in opened.known and all(_pure(x) and op_of(x) not in inside for x in values)
         if placed and info.hoists_over_stores(load) and any(_last_needs(info, dots, load) for dots in readers):
             out[load] = RowLoad(load, f, tuple(limits))
     return out
@@ -486,10 +480,6 @@ def _not_staged(schedule: Schedule) -> Op | None:
     return next((op for op in schedule.body.ops if op.kind is ops.dot and op not in schedule.dots), None)
 
 
-def _op(x: Value) -> Value:
-    return x.op if type(x) is Result else x
-
-
 def _values(found: Access) -> set[Value]:
     """All values an access depends on except the iteration."""
     polys = [found.offset, found.form.offset]
@@ -530,4 +520,4 @@ def _pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
 
 
 __all__ = ["AHEAD", "Found", "Load", "Opened", "ProducerLoop", "Refused", "RowLoad", "Written", "buffers_of",
-           "bytes_of", "computed_from", "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip
+           "computed_from", "find_producer_loops", "has_dots", "slots_of"]  # fmt: skip

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, Result, Value
+from ....ir.core import Block, Op, Value
 from ....ir.rewrite import effects
 from ....named_tuples import NamedTuple
+from ..ops import op_of
 from .loop_info import LoopInfo
 from .search import Candidate, Choice, Setting, search
 
@@ -196,7 +197,7 @@ def _slice_of(info: LoopInfo, loads: Iterable[Op],
     carried = {arg: k for k, arg in enumerate(info.body.args[1:])}
     while todo:
         x = todo.pop()
-        op = x.op if type(x) is Result else x
+        op = op_of(x)
         if op in carried and carried[op] not in params:
             params.add(carried[op])
             todo.append(info.body.yields[carried[op]])

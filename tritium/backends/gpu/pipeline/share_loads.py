@@ -21,6 +21,7 @@ from .... import ops
 from ....ir.core import Op, Result, walk
 from ....ir.rewrite import copy_region, effects, sweep
 from .. import ops as gpu_ops
+from ..ops import bytes_of, op_of
 from .capabilities import capabilities
 from .loop_info import LoopInfo
 
@@ -44,7 +45,7 @@ def share_loads(module: Module, target: Target) -> Module:
         if len(info.in_registers) < 2:
             return None
         tiles = {x: _axis(info, x) for dot in info.in_registers for x in _operands(dot) if _is_loaded(info, x)}
-        taken = sum(x.type.numel * x.type.element.bytes for x in tiles)
+        taken = sum(bytes_of(x.type) for x in tiles)
         return _shared(b, info, tiles) if tiles and taken <= room else None
 
     return sweep(module, rule)
@@ -81,7 +82,7 @@ def _shared(b: Rewriter, info: LoopInfo, tiles: dict[Value, int]) -> tuple[Value
     loop, body = info.loop, info.body
     with b.region([a.type for a in body.args], [a.name for a in body.args]) as region:
         names: dict[Value, tuple] = {old: (new,) for old, new in zip(body.args, region.args)}
-        value = lambda x: names.get(_op(x), (x,))[x.index if type(x) is Result and _op(x) in names else 0]
+        value = lambda x: names.get(op_of(x), (x,))[x.index if type(x) is Result and op_of(x) in names else 0]
         waiting: list[Op] = []
         buffers: dict[Value, Value] = {}
         read = lambda x: gpu_ops.buffer_load(b, buffers[x], tile=x.type, axis=tiles[x])
@@ -107,7 +108,7 @@ def _with_early_stores(body: Sequence[Op]) -> list[Op]:
 
     def missing(op: Any, found: dict[Any, None]) -> dict[Any, None]:
         """`found`, with the op, and before it what it needs and is not done."""
-        for x in map(_op, op.operands):
+        for x in map(op_of, op.operands):
             if x in inside and x not in done and x not in found:
                 missing(x, found)
         found[op] = None
@@ -132,7 +133,3 @@ def _share(b: Rewriter, tiles: dict[Value, int], value: Callable[[Value], Value]
         made = gpu_ops.share(b, *map(value, mine), axis=axis)
         out |= zip(mine, made if type(made) is tuple else (made,))
     return out
-
-
-def _op(x: Value) -> Value:
-    return x.op if type(x) is Result else x

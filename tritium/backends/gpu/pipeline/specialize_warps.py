@@ -38,23 +38,13 @@ from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.division import small_dividends
 from ..analysis.preconditions import Assumptions
-from ..ops import MIN_TRANSFER
+from ..ops import MIN_TRANSFER, bytes_of
 from ..tma import by_element, reached, span, tensor_map
 from .capabilities import capabilities
-from .consumer import STATE, consumer_loop, i32, slot_address
-from .iteration import Emission
+from .consumer import STATE, consumer_loop, i32
+from .iteration import Emission, slot_address
 from .loop_info import LoopInfo, stages_of
-from .producer import (
-    AHEAD,
-    Opened,
-    Refused,
-    buffers_of,
-    bytes_of,
-    computed_from,
-    find_producer_loops,
-    has_dots,
-    slots_of,
-)
+from .producer import AHEAD, Opened, Refused, buffers_of, computed_from, find_producer_loops, has_dots, slots_of
 from .reordering import Reordering
 from .schedule import prefetched_loads, schedule_dots
 from .search import CLEARLY

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Result, Value
+from ....ir.core import Op, Value
 from ....named_tuples import NamedTuple
 from ..analysis.whole_masks import guards
+from ..ops import bytes_of, op_of
 from .simulate import Step
 
 if TYPE_CHECKING:
@@ -93,19 +94,19 @@ class Setting:
     @functools.cached_property
     def staged(self) -> int:
         """Bytes that are prefetched for an iteration."""
-        return sum(_bytes(load.type) for load in self.loads)
+        return sum(bytes_of(load.type) for load in self.loads)
 
     @functools.cached_property
     def loaded(self) -> int:
         """Bytes that an iteration loads."""
         tiles = [op.type for op in self.info.body.ops if op.kind is ops.load and type(op.type) is T.Tile]
-        return sum(map(_bytes, tiles))
+        return sum(map(bytes_of, tiles))
 
     @functools.cached_property
     def outer(self) -> int:
         """Bytes of loop-invariant operands in buffers."""
         found = {dot.operands["ab".index(side)] for (dot, side), x in self.operands.items() if x.where == "outside"}
-        return sum(_bytes(x.type) for x in found)
+        return sum(bytes_of(x.type) for x in found)
 
     @functools.cached_property
     def results(self) -> int:
@@ -152,13 +153,13 @@ class Setting:
     def _work(self, op: Op) -> Work:
         m, kind = self.threads.machine, op.kind
         if op in self.loads:
-            return Work(shared=_bytes(op.type))
+            return Work(shared=bytes_of(op.type))
         if kind is ops.load:
             return Work(issue=_elements(op.type) / 4)
         if kind is ops.dot:
             a, b = op.operands[0].type, op.operands[1].type
             slots = 2 * m.lanes / m.tensor_rate(a.element.bits)  # as many cycles as half the tensor rate takes
-            return Work(issue=slots * op.type.numel * a.shape[-1], shared=_bytes(a) + _bytes(b))
+            return Work(issue=slots * op.type.numel * a.shape[-1], shared=bytes_of(a) + bytes_of(b))
         if kind is ops.reduce:
             return Work(issue=1.5 * op.operands[0].type.numel, stall=m.reduction)
         if kind is ops.cast:  # two elements by one instruction; special units round to 8 bits
@@ -194,7 +195,7 @@ class _Tracer:
         self.held: dict[Any, list[int]] = {}  # tile in registers -> [when it is made, when it is read last, words]
         self.same: dict[Any, Any] = {}  # op that takes no registers -> the tile it is computed from
         for arg in filter(_is_tile, self.info.body.args[1:]):
-            self.held[arg] = [0, 0, _bytes(arg.type) // 4]
+            self.held[arg] = [0, 0, bytes_of(arg.type) // 4]
 
     # --- order ------------------------------------------------------------------------------------------------------
     def body(self) -> None:
@@ -236,7 +237,7 @@ class _Tracer:
 
     def value(self, x: Value) -> None:
         """A value is computed, unless it is there."""
-        op = _op(x)
+        op = op_of(x)
         self.read(op)
         if op in self.known or op not in self.info.inside:
             return
@@ -250,14 +251,14 @@ class _Tracer:
                 self.value(y)
             self.clock += 1
             for y in op.operands:
-                self.read(_op(y))
+                self.read(op_of(y))
             self.run(self.setting.work[op])
             self.loaded = self.loaded or op.kind is ops.load
-        source = next((tile for y in op.operands if (tile := self.tile(_op(y))) is not None), None)
+        source = next((tile for y in op.operands if (tile := self.tile(op_of(y))) is not None), None)
         if source is not None and op in self.setting.fused:
             self.same[op] = source
         elif op not in self.held and _is_tile(op) and (source is not None or op.kind is ops.load or op.kind.mma):
-            self.held[op] = [self.clock, self.clock, _bytes(op.type) // 4]
+            self.held[op] = [self.clock, self.clock, bytes_of(op.type) // 4]
 
     def tile(self, x: Any) -> Any:
         """The tile in registers that a value is, or is computed from where it is used; None if it is none."""
@@ -279,7 +280,7 @@ class _Tracer:
         if dot not in self.started:
             self.prepare(dot)
             for op in self.info.body.ops[: self.info.body.ops.index(dot)]:
-                if op.kind is ops.reduce and all(_op(y) in self.known for y in op.operands):
+                if op.kind is ops.reduce and all(op_of(y) in self.known for y in op.operands):
                     self.value(op)
             self.begin(dot)
         at = self.started.index(dot)
@@ -309,7 +310,7 @@ class _Tracer:
             if self.setting.operands[dot, which].where == "written" and (x, "written") not in self.known:
                 self.known.add((x, "written"))
                 self.value(x)
-                self.run(Work(shared=_bytes(x.type)))
+                self.run(Work(shared=bytes_of(x.type)))
                 self.meet()
         self.begun(total) if total in self.setting.chained else self.value(total)
 
@@ -323,8 +324,8 @@ class _Tracer:
         if turns and dot is self.order[-2]:
             self.step(Step("pass"))
         self.clock += 1
-        self.read(_op(dot.operands[2]))
-        self.held[dot] = [self.clock, self.clock, _bytes(dot.type) // 4]
+        self.read(op_of(dot.operands[2]))
+        self.held[dot] = [self.clock, self.clock, bytes_of(dot.type) // 4]
 
     # --- steps ------------------------------------------------------------------------------------------------------
     def step(self, made: Step | None) -> None:
@@ -390,20 +391,12 @@ class _Tracer:
 _ROUNDED_SLOWLY = tuple(x for x in T.SCALARS.values() if x.is_float and x.bits == 8)
 
 
-def _op(x: Value) -> Any:
-    return x.op if type(x) is Result else x
-
-
 def _is_tile(x: Value) -> bool:
     return type(x.type) is T.Tile and len(x.type.shape) > 1
 
 
 def _elements(t: T.Type) -> int:
     return t.numel if type(t) is T.Tile and len(t.shape) > 1 else 0
-
-
-def _bytes(t: T.Tile) -> int:
-    return t.numel * (8 if type(t.element) is T.Ptr else t.element.bytes)
 
 
 __all__ = ["Candidate", "Setting", "Threads", "trace"]

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Module, Op, Result, Value, walk
+from ....ir.core import Arg, Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from ....passes.simplify import number
+from ..ops import op_of
 
 if TYPE_CHECKING:
     from ..analysis.preconditions import Row
@@ -54,7 +55,7 @@ class _Unscaling:
         readers = {}
         for op in walk(module.body) if products else ():
             for x in op.operands:
-                readers.setdefault(x.op if type(x) is Result else x, []).append(op)
+                readers.setdefault(op_of(x), []).append(op)
         for op in products:
             argument = _argument(_factor(op)[1], module.args)
             if argument is not None:

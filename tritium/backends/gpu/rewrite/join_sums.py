@@ -102,7 +102,7 @@ def _layout_behind(x: Value, target: Target, warps: int) -> Layout | None:
     seen, todo = set(), [x]
     while todo:
         op = todo.pop()
-        op = op.op if type(op) is Result else op
+        op = gpu_ops.op_of(op)
         if type(op) is not Op or op in seen or op.type != T.with_element(x.type, T.element(op.type)):
             continue
         seen.add(op)

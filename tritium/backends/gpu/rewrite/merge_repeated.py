@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .... import ops
-from ....ir import types as T
 from ....ir.builder import attr_key, op_key
 from ....ir.core import Block, Module, Op, Result, Value, walk
 from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
+from ..ops import bytes_of
 
 if TYPE_CHECKING:
     from ..cost_model import CostModel
@@ -86,7 +86,7 @@ class Earlier:
         """Whether there is room for the results of an op until they are needed again."""
         if op in self.kept:
             return True
-        size = sum(T.numel(t) * T.element(t).bytes for t in op.types)
+        size = sum(map(bytes_of, op.types))
         if size > self.room:
             return False
         self.kept.add(op)

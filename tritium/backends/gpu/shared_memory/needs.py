@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....ir import types as T
 from ....ir.core import Op
 from ....named_tuples import NamedTuple
 
@@ -126,12 +125,3 @@ def aligned(x: int, alignment: int) -> int:
     (32, 32)
     """
     return -(-x // alignment) * alignment
-
-
-def bytes_of(t: T.Type) -> int:
-    """Bytes of a tile, or of a scalar.
-
-    >>> bytes_of(T.Tile((4, 8), T.f16)), bytes_of(T.Ptr(T.f32))
-    (64, 8)
-    """
-    return (t.numel if type(t) is T.Tile else 1) * T.element(t).bytes

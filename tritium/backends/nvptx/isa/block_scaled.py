@@ -17,7 +17,8 @@ from ...gpu.layout.linear import Layout, in_matrix, log2, powers, spread_operand
 from ...gpu.lower.convert import write
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.lower.words import pack_words
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, bytes_of, takes_shared
+from ...gpu.ops import bytes_of
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, takes_shared
 from . import fragments, mma_sync, tcgen05
 from . import tensor_memory as memory
 from .statements import statement

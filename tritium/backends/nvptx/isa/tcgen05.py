@@ -9,7 +9,8 @@ from ....ir import types as T
 from ...gpu.layout.linear import Layout, log2
 from ...gpu.layout.swizzle import row_width
 from ...gpu.lower.shared_memory import Passage
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, bytes_of
+from ...gpu.ops import bytes_of
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room
 from . import tensor_memory as memory
 from . import wgmma
 from .statements import statement

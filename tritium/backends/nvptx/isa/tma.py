@@ -9,7 +9,8 @@ from ....ir import types as T
 from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
 from ...gpu.lower.shared_memory import Passage
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, bytes_of, takes_shared
+from ...gpu.ops import bytes_of
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, takes_shared
 from ...gpu.tma import ALIGNMENT, Tma, divisor
 from ..runtime.tensor_map import MOST_MAPS, TYPES
 from .shared_memory import await_boxes, block_rank, copy_box, copy_run, end_boxes, expect, store_box
