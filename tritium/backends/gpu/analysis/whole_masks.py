@@ -69,7 +69,6 @@ class Guard(NamedTuple):
     chosen: Value
 
 
-NOTHING = Sum((), 0)
 # Comparison -> (whether its operands are swapped to get one of >= or >, whether it is >).
 _ORDERS = {ops.ge: (False, False), ops.gt: (False, True), ops.le: (True, False), ops.lt: (True, True)}
 _OPPOSITE = {ops.ge: ops.lt, ops.gt: ops.le, ops.le: ops.gt, ops.lt: ops.ge}
@@ -143,26 +142,13 @@ def extremes(x: Value) -> tuple[Sum, Sum] | None:
         return None if T.element(wide.type).bits > T.element(x.type).bits else extremes(wide)
     if x.kind is ops.splat or x.kind.view:
         return extremes(x.operands[0])
-    if x.kind not in (ops.add, ops.sub, ops.mul):
+    if x.kind not in (ops.add, ops.sub):
         return None
     left, right = (extremes(y) for y in x.operands)
     if left is None or right is None:
         return None
     (a, b), (c, d) = left, right
-    if x.kind is ops.add:
-        return a.plus(c), b.plus(d)
-    if x.kind is ops.sub:
-        return a.plus(d, -1), b.plus(c, -1)
-    return _scaled(left, right) or _scaled(right, left)
-
-
-def _scaled(ends: tuple[Sum, Sum], by: tuple[Sum, Sum]) -> tuple[Sum, Sum] | None:
-    """The extremes of a product with a number."""
-    least, most = by
-    if least != most or least.terms:
-        return None
-    low, high = (NOTHING.plus(end, least.number) for end in ends)
-    return (low, high) if least.number >= 0 else (high, low)
+    return (a.plus(c), b.plus(d)) if x.kind is ops.add else (a.plus(d, -1), b.plus(c, -1))
 
 
 __all__ = ["Condition", "Guard", "Sum", "conditions", "extremes", "guards"]
