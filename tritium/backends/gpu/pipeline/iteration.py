@@ -5,7 +5,7 @@ An iteration is cloned on buffers that hold its loads, or for a later iteration 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,19 @@ class Emission:
         """The address of a slot of the multibuffer of a load."""
         slot = slot if slot.type is T.i32 else ops.cast(self.b, slot, to=T.i32)
         return slot_address(self.b, self.multibuffers[load], load.type, slot)
+
+    def run_ahead(self, i: Value, values: Sequence[Value], more: Value) -> IterationEmitter:
+        """An emitter for a later iteration, given its index, its loop-carried scalars, and its indices if it has
+        them."""
+        body, (_, params, _, indices) = self.schedule.body, self.schedule.prefetched
+        args = [body.args[0], *(body.args[1 + k] for k in params), *indices]
+        return IterationEmitter(self, dict(zip(args, (i, *values))), more=more)
+
+    def load_indices(self, i: Value, values: Sequence[Value]) -> list[Value]:
+        """The index loads of a later iteration, predicated on its existence."""
+        indices = self.schedule.prefetched.indices
+        emitter = self.run_ahead(i, values, self.has_iteration(i)) if indices else None
+        return [emitter.value(load) for load in indices] if emitter else []
 
 
 class IterationEmitter:

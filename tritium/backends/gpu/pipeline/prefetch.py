@@ -20,7 +20,6 @@ in the kernel's `num_stages`: the tiles of the next iteration arrive while this 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -92,25 +91,16 @@ def _ahead(schedule: Schedule, b: Rewriter) -> tuple[Value, ...]:
     loop, body = schedule.loop, schedule.body
     lo, hi, step, *inits = loop.operands
     emission, (_, params, _, indices) = Emission(schedule, b, hi), schedule.prefetched
-    first = _loaded(emission, lo, [inits[k] for k in params])
+    first = emission.load_indices(lo, [inits[k] for k in params])
     names = [*(arg.name for arg in body.args), *[""] * len(first)]
     with b.region([lo.type, *(x.type for x in (*inits, *first))], names) as region:
         own, carried = region.args[: len(body.args)], region.args[len(body.args) :]
         known = dict(zip(indices, carried))
         emitter = IterationEmitter(emission, {**known, **dict(zip(body.args, own))})
         following = [emitter.value(body.yields[k]) for k in params]
-        following = _loaded(emission, ops.add(b, own[0], step), following)
+        following = emission.load_indices(ops.add(b, own[0], step), following)
         ops.yield_(b, *substitute(b, body, own, known), *following)
     # The new loop must not be prefetched again.
     attrs = {**loop.attrs, "num_stages": 1}
     outs = b.emit_as_is(ops.for_, (*loop.operands, *first), attrs, (region.block,))
     return (outs if type(outs) is tuple else (outs,))[: len(inits)]
-
-
-def _loaded(emission: Emission, i: Value, values: Sequence[Value]) -> list[Value]:
-    """The loads of iteration `i`, predicated on its existence; `values` are the loop-carried values they depend on."""
-    body, (_, params, _, indices) = emission.schedule.body, emission.schedule.prefetched
-    args = [body.args[0], *(body.args[1 + k] for k in params)]
-    known = dict(zip(args, (i, *values)))
-    emitter = IterationEmitter(emission, known, more=emission.has_iteration(i))
-    return [emitter.value(load) for load in indices]

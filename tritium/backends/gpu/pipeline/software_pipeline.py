@@ -182,7 +182,7 @@ class _Pipelined:
         emission.outer |= emission.share(own)
         ahead: list[Any]
         ahead_i, ahead = lo, [inits[k] for k in self.params]
-        ahead += self.load_indices(lo, ahead)
+        ahead += emission.load_indices(lo, ahead)
         for s in range(stages - 1):  # the prologue
             tiles = self.load_staged(ahead_i, ahead)
             ahead = self.issue_copies(self.number(s), ahead_i, ahead, emission.has_iteration(ahead_i))
@@ -214,24 +214,11 @@ class _Pipelined:
     def number(self, value: int) -> Value:
         return ops.constant(self.b, value=value, type=self.index)
 
-    def run_ahead(self, i: Value, values: Sequence[Value], more: Value) -> IterationEmitter:
-        """An emitter for a later iteration, given its index, its loop-carried scalars, and its indices if it has
-        them."""
-        args = [self.body.args[0], *(self.body.args[1 + k] for k in self.params), *self.indices]
-        return IterationEmitter(self.emission, dict(zip(args, (i, *values))), more=more)
-
-    def load_indices(self, i: Value, values: Sequence[Value]) -> list[Value]:
-        """The index loads of a later iteration, predicated on its existence."""
-        if not self.indices:
-            return []
-        emitter = self.run_ahead(i, values, self.emission.has_iteration(i))
-        return [emitter.value(load) for load in self.indices]
-
     def load_staged(self, i: Value, values: Sequence[Value]) -> list[Value]:
         """The tiles of a later iteration that threads copy."""
         if not self.staged:
             return []
-        emitter = self.run_ahead(i, values, self.emission.has_iteration(i))
+        emitter = self.emission.run_ahead(i, values, self.emission.has_iteration(i))
         return [emitter.loaded(load) for load in self.staged]
 
     def store_staged(self, slot: Value, tiles: Sequence[Value]) -> None:
@@ -242,9 +229,9 @@ class _Pipelined:
 
     def issue_copies(self, slot: Value, i: Value, values: Sequence[Value], more: Value) -> list[Value]:
         """Issue the copies of one iteration into a slot; returns the scalars of the iteration after it."""
-        b, emitter = self.b, self.run_ahead(i, values, more)
+        b, emitter = self.b, self.emission.run_ahead(i, values, more)
         following = lambda: [emitter.value(self.body.yields[k]) for k in self.params]
-        indices = self.load_indices(ops.add(b, i, self.step), following()) if self.indices else []
+        indices = self.emission.load_indices(ops.add(b, i, self.step), following()) if self.indices else []
         for load in self.schedule.loads:
             if load in self.staged:
                 continue
