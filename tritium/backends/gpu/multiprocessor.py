@@ -48,9 +48,6 @@ class Multiprocessor(Frozen):
     mma_queue: int = 256
     # From a load to its data, mostly from DRAM.
     load: int = 600
-    # What a row costs that threads load themselves while a dot runs. Fitted to gradients of keys, which load two in
-    # each iteration: with a producer warp they are slower than with copies for 14 of 16 tiles, by up to a quarter.
-    row: int = 800
     # Warps of a block meet.
     barrier: int = 30
     # A reduction across the lanes of a row.

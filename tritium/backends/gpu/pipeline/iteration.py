@@ -206,9 +206,6 @@ class IterationEmitter:
 
     def finished(self, dot: Op) -> Value:
         """The finished result of a dot. All dots issued before it are finished as well."""
-        for load in self.schedule.info.rows_beside(dot):
-            if load not in self.schedule.axes:
-                self.value(load)
         if dot not in self.started:
             self.prepare(dot)
             self.reduce_first(dot)

@@ -143,14 +143,6 @@ class LoopInfo:
         rounds = T.element(x.type) is T.f32 and to.is_float and to.bits == 16 and left.attrs["rounding"] is None
         return (x, order) if rounds and not self.needs_dots(x) else None
 
-    def rows_beside(self, dot: Op) -> list[Op]:
-        """The loads of rows that stand behind a dot and before the next one, and need neither dots nor loads: issued
-        before the dot is waited for, they arrive meanwhile."""
-        after = self.body.ops[self.body.ops.index(dot) + 1 :]
-        until = next((k for k, op in enumerate(after) if op.kind is ops.dot), len(after))
-        rows = [op for op in after[:until] if op.kind is ops.load and len(T.shape(op.type)) == 1]
-        return [op for op in rows if not self.needs_dots(op) and not self.needs_loads(op)]
-
     # --- results of dots --------------------------------------------------------------------------------------------
     def sum_of(self, dot: Op) -> int | None:
         """The position of the loop-carried value that is an accumulator of this dot alone; None if there is none."""

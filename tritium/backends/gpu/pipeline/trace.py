@@ -273,10 +273,6 @@ class _Tracer:
 
     def finished(self, dot: Op) -> None:
         """A dot is issued, if it is not yet, and waited for."""
-        for load in self.info.rows_beside(dot):
-            if load not in self.known and load not in self.setting.loads:
-                self.known.add(load)
-                self.run(Work(stall=self.machine.row))
         if dot not in self.started:
             self.prepare(dot)
             for op in self.info.body.ops[: self.info.body.ops.index(dot)]:
