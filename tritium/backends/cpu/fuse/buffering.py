@@ -16,6 +16,7 @@ from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, Value, walk
+from ....passes.simplify import SWAPPED
 from .affine import ADDRESSING
 from .dependences import positionwise, reorders
 from .ops import captured
@@ -301,13 +302,10 @@ def _taken_apart(op: Op) -> bool:
     """Whether loops may use an op as bounds of their indices, term by term, without ever computing it as a mask."""
     if T.element(op.types[0]) is not T.i1:
         return False
-    if op.kind in _BOUNDS:
+    if op.kind in SWAPPED:  # a comparison by order
         compared = T.element(op.operands[0].type)
         return type(compared) is T.Scalar and compared.is_int
     return op.kind is ops.and_ or op.kind.view
-
-
-_BOUNDS = frozenset((ops.lt, ops.le, ops.gt, ops.ge))
 
 
 def _plain_load(op: Op) -> bool:
