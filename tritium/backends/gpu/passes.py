@@ -22,6 +22,7 @@ from .pipeline.share_loads import share_loads
 from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
+from .rewrite.flatten_branches import flatten_branches
 from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
 from .rewrite.inline_for_gpu import inline_for_gpu
@@ -84,6 +85,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     return (
         promise_arguments,  # to functions
         simplify_induction,
+        flatten_branches,
         on(multiply_scaled),
         on(split_clusters),
         on(sort_topk),

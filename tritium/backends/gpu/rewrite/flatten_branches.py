@@ -1,0 +1,85 @@
+"""Flatten branches in loops around dots: both sides are computed, and a select takes the results of one.
+
+    for i:                                    for i:
+      s = dot(q, load k(i))                     s = dot(q, load k(i))
+      if i + 64 > n:                    ->      t = where(i + arange < n, s, -inf)
+        s = where(i + arange < n, s, -inf)      s = select(i + 64 > n, t, s)
+
+A branch reads values of its iteration, so it cannot be cloned for a later one by its operands, and a loop with such a
+branch is not pipelined: it waits for its loads in every iteration. Branches are flattened if those of a loop are all
+without effects, loops, dots and calls. `guard_masks` later puts masks that few iterations need behind branches again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Block, walk
+from ....ir.rewrite import effects, substitute, sweep
+from ....passes.dce import dce
+from ....passes.simplify import apply_rules
+from ..pipeline.loop_info import stages_of
+
+if TYPE_CHECKING:
+    from ....ir.builder import Builder
+    from ....ir.core import Module, Op, Value
+
+MOST = 64  # ops of both sides: what is computed in vain should be little beside a dot
+
+
+def flatten_branches(module: Module) -> Module:
+    """Replace branches in pipelined loops around dots by selects, where both sides can be computed.
+
+    >>> from tritium.ir.text import parse_module
+    >>> module = parse_module('''kernel @f(%x: tile<16x16xf16>, %s: tile<16x16xf32>, %n: i32) {num_stages=3} {
+    ...   %0 = constant {value=1, type=i32} : i32
+    ...   %1 = for %0, %n, %0, %s : tile<16x16xf32> {
+    ...   ^(%i: i32, %sum: tile<16x16xf32>):
+    ...     %2 = dot %x, %x, %sum {precision="ieee"} : tile<16x16xf32>
+    ...     %3 = eq %i, %n : i1
+    ...     %4 = if %3 : tile<16x16xf32> {
+    ...       %5 = exp %2 : tile<16x16xf32>
+    ...       yield %5
+    ...     } {
+    ...       yield %2
+    ...     }
+    ...     yield %4
+    ...   }
+    ...   print %1 {prefix=""}
+    ... }''')
+    >>> [op.kind.name for op in walk(flatten_branches(module).body)]
+    ['constant', 'for', 'dot', 'eq', 'exp', 'splat', 'select', 'yield', 'print']
+    """
+    if ops.if_ not in module.kinds or not any(kind.mma for kind in module.kinds):
+        return module
+    found = {branch for loop in walk(module.body) if loop.kind is ops.for_ and stages_of(loop, module) > 1
+             for branch in _branches(loop.regions[0])}  # fmt: skip
+    if not found:
+        return module
+    rule = lambda b, op: _flat(b, op) if op.kind is ops.if_ and b.original in found else apply_rules(b, op)
+    return dce(sweep(module, rule))
+
+
+def _branches(body: Block) -> list[Op]:
+    """The branches of a loop around dots, if all of them can be flattened: else none of them is in the way alone."""
+    found = [op for op in body.ops if op.kind is ops.if_] if any(op.kind.mma for op in body.ops) else []
+    return found if all(map(_is_pure, found)) else []
+
+
+def _is_pure(branch: Op) -> bool:
+    inner = [op for region in branch.regions for op in walk(region) if not op.kind.terminator]
+    able = not any(op.kind.control_flow or op.kind.mma or op.kind is ops.call or effects(op) for op in inner)
+    return able and len(inner) <= MOST
+
+
+def _flat(b: Builder, branch: Op) -> tuple[Value, ...]:
+    """The results of a branch, both sides computed."""
+    sides = [substitute(b, region, ()) for region in branch.regions]
+    return tuple(_chosen(b, branch.operands[0], *pair) for pair in zip(*sides))
+
+
+def _chosen(b: Builder, condition: Value, x: Value, y: Value) -> Value:
+    shape = T.shape(x.type)
+    return ops.select(b, ops.splat(b, condition, shape=shape) if shape else condition, x, y)
