@@ -81,6 +81,12 @@ def test_what_finds_no_room_in_registers_is_not_staged():
     assert kinds(of_odd("f2", 128, 128, 256, 64), 4) == {}
 
 
+def test_fragments_of_dots_take_registers_too():
+    """32 rows are too few for dots that read shared memory."""
+    assert kinds(of_odd("f2", 32, 32, 256, 64), 4) == {gpu_ops.buffer_store: 2}
+    assert kinds(of_odd("f2", 32, 32, 256, 128), 4) == {}
+
+
 def test_buffers_have_rows_that_a_thread_writes():
     """Lanes load neighbours in memory, so a thread has neighbours along the other axis: 16 bytes of a row."""
     module = parse_module(ttgir_of(odd, of_odd("f2", 64, 64, 256, 64)))

@@ -82,7 +82,7 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
             return None
         info = LoopInfo.of(op, can, reordering)
         staged = [load for load in op.regions[0].ops if load.kind is ops.load and is_short(load)]
-        if staged and _fit_registers(op, staged, module, target):
+        if staged and _fit_registers(info, staged, module, target):
             info = LoopInfo.of(op, _through_registers(info, staged), reordering)
         loads = prefetched_loads(info)
         if loads is None:
@@ -98,13 +98,14 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
     return assumed.stated_by(sweep(module, rule))
 
 
-def _fit_registers(loop: Op, loads: Sequence[Op], module: Module, target: Target) -> bool:
-    """True if the tiles of loads have room in registers beside the sums of a loop."""
+def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: Target) -> bool:
+    """True if the tiles of loads have room in registers beside the sums of a loop, and beside the fragments of dots
+    that read registers, which are as large."""
     warps, cost = module.attrs["num_warps"], target.cost
     threads, most = target.warp_size * warps, target.registers_of(warps, module.attrs.get("maxnreg"))
-    sums = sum(registers_of(x.type, threads, packed=True) for x in loop.operands[3:])
+    sums = sum(registers_of(x.type, threads, packed=True) for x in info.loop.operands[3:])
     room = min(cost.staged_registers, most - sums - cost.registers_beside_dots)
-    return sum(registers_of(load.type, threads) for load in loads) <= room
+    return sum(registers_of(load.type, threads) for load in loads) * (1 if info.dots else 2) <= room
 
 
 def _through_registers(info: LoopInfo, staged: Sequence[Op]) -> Capabilities:
