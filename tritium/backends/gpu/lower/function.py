@@ -333,7 +333,9 @@ class Lowering:
     def decided(self, spell: str, x: Val, y: Val) -> Val | None:
         """The result of a comparison of integers, if it is the same for all threads by what they may be; else None."""
         wants_less, left, right = _LESS.get(spell), self._range_of(x), self._range_of(y)
-        if wants_less is None or left is None or right is None or spell[5] == "u" and min(left[0], right[0]) < 0:
+        if wants_less is None or left is None or right is None:
+            return None
+        if spell.startswith("icmp u") and min(left[0], right[0]) < 0:
             return None
         if spell[-2:] in ("gt", "le"):
             left, right = right, left
