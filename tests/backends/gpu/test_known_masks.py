@@ -59,3 +59,35 @@ def compared(out_ptr, LOW: tl.constexpr, HIGH: tl.constexpr):
 def test_comparisons_with_numbers(check, low, high):
     for warps in (1, 2):
         check(compared, np.zeros(64, "i4"), low, high, warps=warps)
+
+
+@triton.jit
+def counted(out_ptr, old_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr + at, 1, mask=at < N)
+    tl.store(old_ptr + at, tl.atomic_max(out_ptr + at, at, mask=at < N), mask=at < N)
+
+
+@pytest.mark.parametrize("n", [768, 1024, 300])
+def test_atomics(check, n):
+    for warps in (2, 4):
+        check(counted, np.zeros(n, "i4"), np.zeros(n, "i4"), n, 1024, warps=warps)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, steps, M: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+    """Rows of K elements in tiles of BLOCK."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total = tl.zeros((M, M), tl.float32)
+    for s in range(steps):
+        a = tl.load(a_ptr + (s * M + i[:, None]) * BLOCK + k[None, :], mask=k[None, :] < K, other=0.0)
+        b = tl.load(b_ptr + (s * BLOCK + k[:, None]) * M + i[None, :], mask=k[:, None] < K, other=0.0)
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + i[:, None] * M + i[None, :], total)
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("k", [48, 32, 64])
+def test_copies(check, k, arch):
+    a, b = data("f2", 3, 64, 64), data("f2", 3, 64, 64)
+    check(product, a, b, np.zeros((64, 64), "f4"), 3, 64, k, 64, arch=arch, tolerance=1e-3)

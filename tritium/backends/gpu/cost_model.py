@@ -59,7 +59,7 @@ class CostModel(Frozen):
     prefetched_dots: int = 0
     # Registers of a thread for tiles of dots that no asynchronous copy can bring, as their elements are not aligned:
     # loaded an iteration early, and written to shared memory at its end.
-    staged_registers: int = 0
+    thread_copy_registers: int = 0
 
     # --- dots ----------------------------------------------------------------------------------------------------
     # Registers of a thread for operands and addresses, beside the results of dots.

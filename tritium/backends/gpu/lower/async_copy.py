@@ -11,6 +11,7 @@ from ..layout.swizzle import swizzled
 from ..shared_memory.needs import BUFFER_ALIGNMENT, Need, addresses, takes_shared
 from .convert import read, write
 from .function import LOWER, Lowering, lower
+from .memory import allowed
 from .shared_memory import Passage, wait_for_tma
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def async_load(g: Lowering, op: Op, buffer: Sequence[Val], pointers: Sequence[Va
         for r in range(0, layout.registers, width):
             offset, constant = at[r]
             address = g.shared.pointer(g, w.binary("add", buffer[0], offset))
-            source, allowed = pointers[r], None if mask is None or mask[r] == "true" else mask[r]
-            g.target.async_copies.copy(g, address, constant, source, width * size, allowed, op.attrs)
+            source, inside = pointers[r], allowed(mask, r)
+            g.target.async_copies.copy(g, address, constant, source, width * size, inside, op.attrs)
 
 
 @lower(gpu_ops.buffer_load)

@@ -26,6 +26,11 @@ def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
     return range(0, len(pointers), width), width
 
 
+def allowed(mask: Sequence[Val] | None, r: int) -> Val | None:
+    """The mask of register r (i1, "false" if it is never allowed); None if it always is."""
+    return None if mask is None or mask[r] == "true" else mask[r]
+
+
 @lower(ops.load)
 def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | None = None,
          other: Sequence[Val] | None = None) -> Sequence[Val]:
@@ -35,7 +40,7 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
 
     def vector(r: int) -> list[Val]:
         fill = None if other is None else [to_memory(w, t, other[r + k]) for k in range(width)]
-        key = pointers[r], None if mask is None or mask[r] == "true" else mask[r], fill and tuple(fill)
+        key = pointers[r], allowed(mask, r), fill and tuple(fill)
         if key[1] == "false":
             return [_from_memory(w, t, x) for x in fill or [w.const(memory_type(t), 0)] * width]
         if key not in seen or op.attrs["volatile"]:
@@ -88,11 +93,10 @@ def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
     once = g.owns(g.layout(op.operands[0]))
     starts, width = _groups(op, pointers)
     for r in starts:
-        if mask is not None and mask[r] == "false":
-            continue
-        items = [to_memory(w, t, x) for x in values[r : r + width]]
-        allowed = w.all_of(once, None if mask is None or mask[r] == "true" else mask[r])
-        g.target.store(g, pointers[r], items, allowed, op.attrs)
+        inside = allowed(mask, r)
+        if inside != "false":
+            items = [to_memory(w, t, x) for x in values[r : r + width]]
+            g.target.store(g, pointers[r], items, w.all_of(once, inside), op.attrs)
 
 
 def _old_values(op: Op, room: Room) -> Need | None:
@@ -115,8 +119,8 @@ def atomic(g: Lowering, op: Op, pointers: Sequence[Val], *operands: Sequence[Val
         g.target.barrier(g)  # what the program's other threads wrote happens before
     old, (starts, width) = [], _groups(op, pointers)
     for r in starts:
-        allowed = w.all_of(once, None if mask is None else mask[r])
-        old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], allowed)
+        inside = w.all_of(once, allowed(mask, r))
+        old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], inside)
     if op in g.used:
         return g.spread_owned(op, old, t, layout)
     if ordered and layout is None:

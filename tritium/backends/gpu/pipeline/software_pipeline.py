@@ -28,8 +28,9 @@ reads one too (a causal mask splits the loop), the buffer is kept while the mult
 and the tile is not live in registers across that loop.
 
 Asynchronous copies have at least four bytes. A tile of smaller elements that are not aligned, as in a matrix with an
-odd number of columns, is loaded an iteration early into registers, if these have room, and written to its buffer when
-the iteration has issued its dots (`buffer_store`). Then its registers take the tile of the iteration after that.
+odd number of columns, is copied by the threads through registers, if these have room (`thread_copies`): loaded an
+iteration early, and written to its buffer when the iteration has issued its dots (`buffer_store`). Then its registers
+take the tile of the iteration after that.
 
 A prefetched load is hoisted above the stores of earlier iterations, and above atomics whose old values nobody reads. A
 loop with these is pipelined if the launcher can check that they do not alias; each such pair of accesses is recorded.
@@ -81,19 +82,19 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         if stages < 2:
             return None
         info = LoopInfo.of(op, can, reordering)
-        staged = [load for load in op.regions[0].ops if load.kind is ops.load and is_short(load)]
-        if staged and _fit_registers(info, staged, module, target):
-            info = LoopInfo.of(op, _through_registers(info, staged), reordering)
+        thread_copies = [load for load in op.regions[0].ops if load.kind is ops.load and is_short(load)]
+        if thread_copies and _fit_registers(info, thread_copies, module, target):
+            info = LoopInfo.of(op, _through_registers(info, thread_copies), reordering)
         loads = prefetched_loads(info)
         if loads is None:
             return None
-        staged = [load for load in loads.loads if is_short(load)]
-        if len(staged) == len(loads.loads):
+        thread_copies = [load for load in loads.loads if is_short(load)]
+        if len(thread_copies) == len(loads.loads):
             stages = 2  # what is loaded an iteration early needs no more
         schedule = schedule_dots(info, loads, "copies", stages)
         if reordering is not None and not reordering.take(schedule.pairs):
             return None
-        return _Pipelined(schedule, b, stages, kept, staged).build()
+        return _Pipelined(schedule, b, stages, kept, thread_copies).build()
 
     return assumed.stated_by(sweep(module, rule))
 
@@ -104,20 +105,21 @@ def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: 
     warps = module.attrs["num_warps"]
     threads, most = target.warp_size * warps, target.registers_of(warps, module.attrs.get("maxnreg"))
     sums = sum(registers_of(x.type, threads, packed=True) for x in info.loop.operands[3:])
-    room = min(target.cost.staged_registers, (most - sums) // 2)
+    room = min(target.cost.thread_copy_registers, (most - sums) // 2)
     return sum(registers_of(load.type, threads) for load in loads) * (1 if info.dots else 2) <= room
 
 
-def _through_registers(info: LoopInfo, staged: Sequence[Op]) -> Capabilities:
+def _through_registers(info: LoopInfo, thread_copies: Sequence[Op]) -> Capabilities:
     """The capabilities with loads that threads write to buffers. These have rows along the axis that is not contiguous
     in global memory, if dots can read them so: lanes load neighbours along the other, so each writes some of a row."""
     can, axes = info.can, {}
     for dot in info.dots:
         for x, operand in zip(dot.operands, "ab"):
             load, transposed = info.source(x)
-            if load in staged and not can.takes(dot, operand, can.axis(load) if transposed else 1 - can.axis(load)):
-                axes[load] = can.axis(load)
-    axes = {load: 1 - can.axis(load) for load in staged} | axes
+            if load in thread_copies:
+                axis = can.axis(load)
+                axes |= {} if can.takes(dot, operand, axis if transposed else 1 - axis) else {load: axis}
+    axes = {load: 1 - can.axis(load) for load in thread_copies} | axes
     return can._replace(vector=lambda load: MIN_TRANSFER if load in axes else can.vector(load),
                         axis=lambda load: axes[load] if load in axes else can.axis(load))  # fmt: skip
 
@@ -163,11 +165,11 @@ class _Kept:
 
 
 class _Pipelined:
-    """Emits a loop whose iterations issue the copies of later ones, or load what threads copy (`staged`)."""
+    """Emits a loop whose iterations issue the copies of later ones, or load what threads copy (`thread_copies`)."""
 
-    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept, staged: Sequence[Op]):
+    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept, thread_copies: Sequence[Op]):
         self.schedule, self.b, self.stages, self.body, self.kept = schedule, b, stages, schedule.body, kept
-        self.staged = staged
+        self.thread_copies = thread_copies
         lo, hi, self.step, *_ = schedule.loop.operands
         self.index, self.emission = lo.type, Emission(schedule, b, hi)
         self.params, self.indices = schedule.prefetched.params, schedule.prefetched.indices
@@ -185,11 +187,11 @@ class _Pipelined:
         ahead_i, ahead = lo, [inits[k] for k in self.params]
         ahead += emission.load_indices(lo, ahead)
         for s in range(stages - 1):  # the prologue
-            tiles = self.load_staged(ahead_i, ahead)
+            tiles = self.load_thread_copies(ahead_i, ahead)
             ahead = self.issue_copies(self.number(s), ahead_i, ahead, emission.has_iteration(ahead_i))
-            self.store_staged(self.number(s), tiles)
+            self.store_thread_copies(self.number(s), tiles)
             ahead_i = ops.add(b, ahead_i, step)
-        tiles = self.load_staged(ahead_i, ahead)
+        tiles = self.load_thread_copies(ahead_i, ahead)
         carried = [*inits, ahead_i, self.number(0), self.number(stages - 1), *ahead, *tiles]
         names = ["i", *(a.name for a in self.body.args[1:]), *[""] * (len(carried) - len(inits))]
         with b.region([self.index, *(x.type for x in carried)], names) as region:
@@ -215,16 +217,16 @@ class _Pipelined:
     def number(self, value: int) -> Value:
         return ops.constant(self.b, value=value, type=self.index)
 
-    def load_staged(self, i: Value, values: Sequence[Value]) -> list[Value]:
+    def load_thread_copies(self, i: Value, values: Sequence[Value]) -> list[Value]:
         """The tiles of a later iteration that threads copy."""
-        if not self.staged:
+        if not self.thread_copies:
             return []
         emitter = self.emission.run_ahead(i, values, self.emission.has_iteration(i))
-        return [emitter.loaded(load) for load in self.staged]
+        return [emitter.loaded(load) for load in self.thread_copies]
 
-    def store_staged(self, slot: Value, tiles: Sequence[Value]) -> None:
+    def store_thread_copies(self, slot: Value, tiles: Sequence[Value]) -> None:
         """Write these tiles into a slot."""
-        for load, x in zip(self.staged, tiles):
+        for load, x in zip(self.thread_copies, tiles):
             address = self.emission.slot_address(load, slot)
             gpu_ops.buffer_store(self.b, address, x, axis=self.schedule.axes[load], loc=load.loc)
 
@@ -234,7 +236,7 @@ class _Pipelined:
         following = lambda: [emitter.value(self.body.yields[k]) for k in self.params]
         indices = self.emission.load_indices(ops.add(b, i, self.step), following()) if self.indices else []
         for load in self.schedule.loads:
-            if load in self.staged:
+            if load in self.thread_copies:
                 continue
             mask = emitter.mask(load)
             gpu_ops.async_load(
@@ -246,14 +248,14 @@ class _Pipelined:
                 axis=self.schedule.axes[load],
                 loc=load.loc,
             )
-        if len(self.staged) < len(self.schedule.loads):
+        if len(self.thread_copies) < len(self.schedule.loads):
             gpu_ops.async_commit(b)
         return [*following(), *indices]
 
     def iteration(self, args: list[Arg]) -> list[Value]:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
-        ahead, tiles = ahead[: len(ahead) - len(self.staged)], ahead[len(ahead) - len(self.staged) :]
+        ahead, tiles = ahead[: len(ahead) - len(self.thread_copies)], ahead[len(ahead) - len(self.thread_copies) :]
         gpu_ops.async_wait(b, pending=self.stages - 2)
         emitter = IterationEmitter(self.emission, dict(zip(self.body.args, (i, *own))), slot)
         more = self.emission.has_iteration(ahead_i)
@@ -264,9 +266,9 @@ class _Pipelined:
             emitter.meeting = start
             ends = emitter.body()
             following = emitter.met()
-        self.store_staged(fill, tiles)
+        self.store_thread_copies(fill, tiles)
         ahead_i = ops.add(b, ahead_i, self.step)
-        tiles = self.load_staged(ahead_i, following)
+        tiles = self.load_thread_copies(ahead_i, following)
         return [*ends, ahead_i, self.next(slot), self.next(fill), *following, *tiles]
 
     def next(self, slot: Value) -> Value:

@@ -76,7 +76,7 @@ def kinds(args, warps, stages=3):
     return {kind: found.count(kind) for kind in found}
 
 
-def test_what_finds_no_room_in_registers_is_not_staged():
+def test_what_finds_no_room_in_registers_is_not_copied_early():
     assert kinds(of_odd("f2", 128, 128, 256, 64), 8) == {gpu_ops.buffer_store: 2}
     assert kinds(of_odd("f2", 128, 128, 256, 64), 4) == {}
     assert kinds(of_odd("f2", 128, 128, 256, 64, rows=(257, 128)), 4) == {gpu_ops.async_load: 1}  # beside 128 sums
