@@ -3,6 +3,7 @@ tile of 1024. Against the interpreter."""
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -39,6 +40,21 @@ def test_only_registers_that_the_bound_parts_are_masked(n, warps, masked):
     """Two warps have 256 elements in a register of each thread: three of the four are always there."""
     text, _ = emulator.llvm_of(module_of(centred, of_centred(n, 1024))[0], num_warps=warps)
     assert len(re.findall(r"icmp slt", text)) == masked
+
+
+@triton.jit
+def doubled(x_ptr, out_ptr, all_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    """Twice a row, and what is loaded in place of elements that are not there."""
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < N)
+    tl.store(out_ptr + at, (x + x).to(x.dtype), mask=at < N)
+    tl.store(all_ptr + at, x)
+
+
+@pytest.mark.parametrize("t", [*"f2 f4 f8 i1 i2 i4 i8 ?".split(), ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_elements_that_are_not_there_are_zeros_of_their_type(check, t):
+    for n in (768, 1):
+        check(doubled, data(t, n), data(t, n), data(t, 1024), n, 1024, warps=2)
 
 
 @triton.jit

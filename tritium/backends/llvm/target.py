@@ -20,7 +20,7 @@ from ...named_tuples import NamedTuple
 from . import host, levels
 
 __all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
-           "llvm", "llvm_version", "runnable_levels"]  # fmt: skip
+           "llvm", "llvm_version", "runnable_levels", "verify"]  # fmt: skip
 
 # Tile code reaches LLVM folded and hoisted; four cheap passes clean up the rest. The O1 to O3
 # pipelines cost 3 to 20 times as much and gain nothing on it.
@@ -235,7 +235,7 @@ _ADD = {"sroa": "sroa", "newgvn": "new_gvn", "instcombine": "instruction_combine
 
 
 @contextmanager
-def _parsed(text: str, machine: Machine, opt: int):
+def _verified(text: str):
     """The verified LLVM module of `text`; text that LLVM rejects is a defect of the compiler, and is kept in a file.
 
     Module and context are closed in this order by hand: left to the garbage collector, a context may go first and take
@@ -252,9 +252,25 @@ def _parsed(text: str, machine: Machine, opt: int):
                 module.verify()
             except RuntimeError as error:
                 raise InternalError(f"LLVM rejects the generated code: {error}", _save(text)) from None
-            tm, layout = _machine(machine.triple, machine.cpu, machine.features, opt)
-            module.triple, module.data_layout = machine.triple, layout
-            yield module, tm
+            yield module
+
+
+def verify(text: str) -> None:
+    """Raise InternalError where LLVM does not take a text.
+
+    >>> verify("define void @f() { ret void }")
+    """
+    with _verified(text):
+        pass
+
+
+@contextmanager
+def _parsed(text: str, machine: Machine, opt: int):
+    """(the module of `text` for a machine, the machine)."""
+    with _verified(text) as module:
+        tm, layout = _machine(machine.triple, machine.cpu, machine.features, opt)
+        module.triple, module.data_layout = machine.triple, layout
+        yield module, tm
 
 
 def _save(text: str) -> str:

@@ -20,6 +20,7 @@ from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend
 from tritium.backends.launcher.preconditions import Guard
+from tritium.backends.llvm.target import verify
 from tritium.backends.nvptx.runtime.tensor_map import Template
 from tritium.compiler.sources import with_options
 from tritium.insight.emulator.machine import Machine
@@ -32,7 +33,7 @@ __all__ = ["Fault", "execute", "fit", "llvm_of", "machine_of", "run", "target_of
 
 
 def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
-    """(LLVM text, metadata) of a module for an architecture."""
+    """(LLVM text, metadata) of a module for an architecture; LLVM has parsed and verified the text."""
     target = target_of(arch)
     backend = BaseBackend(target)
     chosen = backend.parse_options({"num_warps": num_warps, "num_stages": num_stages, **options})
@@ -43,6 +44,7 @@ def llvm_of(module, arch=90, num_warps=4, num_stages=3, **options):
         if name == "llir":
             room = gpu_of(target).shared_bytes
             assert metadata["shared"] <= room, f"{metadata['shared']} bytes of shared memory, {target} has {room}"
+            verify(value)
             return value, metadata
     raise AssertionError("no LLVM stage")
 

@@ -10,7 +10,7 @@ from ....ir import types as T
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
-from .words import memory_type, to_memory
+from .words import constant, memory_type, to_memory
 
 if TYPE_CHECKING:
     from ....ir.core import Op
@@ -42,7 +42,7 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
         fill = None if other is None else [to_memory(w, t, other[r + k]) for k in range(width)]
         key = pointers[r], allowed(mask, r), fill and tuple(fill)
         if key[1] == "false":
-            return [_from_memory(w, t, x) for x in fill or [w.const(memory_type(t), 0)] * width]
+            return [constant(w, t, 0)] * width if other is None else list(other[r:r + width])
         if key not in seen or op.attrs["volatile"]:
             seen[key] = g.target.load(g, key[0], memory_type(t), width, key[1], fill, op.attrs)
         return [_from_memory(w, t, x) for x in seen[key]]

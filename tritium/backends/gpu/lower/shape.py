@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....later import np
 from ....named_tuples import NamedTuple
-from ....ops.meaning import convert
 from ...llvm.writer import Val, value
 from ..layout.linear import axis_bits, coordinates, without_bits
+from . import words
 from .function import LOWER, Lowering, lower
 from .registers import Affine, Registers, affine_of, distinct_values
 from .words import llvm_type
@@ -24,13 +23,7 @@ if TYPE_CHECKING:
 
 @lower(ops.constant)
 def constant(g: Lowering, op: Op) -> list[Val]:
-    t = op.attrs["type"]
-    if type(t) is T.Ptr:
-        return [value("ptr addrspace(1)", "null")]
-    if t is T.bf16 or (t.bits == 8 and t.is_float):
-        code = int(np.asarray(convert(np.asarray(float(op.attrs["value"])), T.f64, t)).view(f"u{t.bits // 8}"))
-        return [value("bfloat", f"0xR{code:04X}") if t is T.bf16 else g.w.const("i8", code)]
-    return [g.const(t, op.attrs["value"])]
+    return [words.constant(g.w, op.attrs["type"], op.attrs["value"])]
 
 
 @lower(ops.arange)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import types as T
-from ...llvm.writer import Val, lanes, value
+from ....later import np
+from ....ops.meaning import convert
+from ...llvm.writer import Val, Writer, lanes, value
 from ...llvm.writer import vector as vector_of
 
 if TYPE_CHECKING:
@@ -50,6 +52,20 @@ def memory_type(t: T.Scalar | T.Ptr) -> str:
 def to_memory(w: NumberingWriter, t: T.Scalar | T.Ptr, x: Val) -> Val:
     """A value as memory holds it."""
     return w.cast("zext", x, "i8") if t is T.i1 else w.cast("ptrtoint", x, "i64") if type(t) is T.Ptr else x
+
+
+def constant(w: Writer, t: T.Scalar | T.Ptr, x: float) -> Val:
+    """A number as a register holds it, rounded to its type; null for pointers.
+
+    >>> [constant(Writer(), t, 1) for t in (T.i32, T.f32, T.bf16, T.f8e5)]
+    ['1', '1.0', '0xR3F80', '60']
+    """
+    if type(t) is T.Ptr:
+        return value(llvm_type(t), "null")
+    if t is T.bf16 or (t.bits == 8 and t.is_float):
+        code = int(np.asarray(convert(np.asarray(float(x)), T.f64, t)).view(f"u{t.bits // 8}"))
+        return value("bfloat", f"0xR{code:04X}") if t is T.bf16 else w.const("i8", code)
+    return w.const(llvm_type(t), x)
 
 
 def pack(w: NumberingWriter, items: Sequence[Val]) -> Val:
