@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .builder import Builder, value_of
-from .core import Block, Op, Result
+from .core import Block, Op, Result, walk
 from .opdef import types_of
 
 ERASE = ()
@@ -249,4 +249,23 @@ def effects(op):
     return own
 
 
-__all__ = ["ERASE", "Rewriter", "annotate", "copy_region", "effects", "same", "substitute", "sweep", "uses"]
+def captured(op):
+    """The values that the regions of an op read and do not make.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%c: i1, %p: ptr<i32>, %x: i32) { if %c { store %p, %x yield } { yield } }")
+    >>> [x.name for x in captured(m.body.ops[0])]
+    ['p', 'x']
+    """
+    inside = [inner for region in op.regions for inner in walk(region)]
+    own = {*inside, *(arg for x in (op, *inside) for region in x.regions for arg in region.args)}
+    return [x for inner in inside for x in inner.operands if (x.op if type(x) is Result else x) not in own]
+
+
+def inputs(op):
+    """What an op reads: its operands, and the values that its regions capture."""
+    return (*op.operands, *captured(op)) if op.regions else op.operands
+
+
+__all__ = ["ERASE", "Rewriter", "annotate", "captured", "copy_region", "effects", "inputs", "same", "substitute", "sweep",
+           "uses"]  # fmt: skip

@@ -16,10 +16,10 @@ from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, Value, walk
+from ....ir.rewrite import captured
 from ....passes.simplify import SWAPPED
 from .affine import ADDRESSING
 from .dependences import positionwise, reorders
-from .ops import captured
 
 if TYPE_CHECKING:
     from .fuse_loops import _Fusion

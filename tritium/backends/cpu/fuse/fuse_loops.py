@@ -23,6 +23,7 @@ from .... import ops
 from ....analysis.axis_info import AxisAnalysis
 from ....ir.core import Arg, Block, Module, Op, Result, Value
 from ....ir.opdef import OpKind
+from ....ir.rewrite import inputs
 from ....passes.assumed import Assumed
 from . import ops as cpu_ops
 from .buffering import induction_tiles
@@ -97,7 +98,7 @@ class _Fusion:
         self.loops(nest.first_keeps, nest.before)
         self.buffers.update(nest.before, nest.first_keeps)
         if nest.space is None:
-            self.require(read_by(nest.ops[0]))
+            self.require(inputs(nest.ops[0]))
             self.mark(cpu_ops.buffer, nest.keeps)
             self.op(nest.ops[0])
         elif nest.ops:
@@ -115,7 +116,7 @@ class _Fusion:
         """Emit statements that share a loop nest; the nest yields their results."""
         clip = [] if nest.clip is None else [nest.clip]
         for op in nest.ops:
-            self.require(read_by(op))
+            self.require(inputs(op))
         self.require([*nest.keeps, *clip, *([] if nest.force is None else [nest.force])])
         self.mark(cpu_ops.buffer, nest.keeps)
         outer, self.out = self.out, []
@@ -138,7 +139,7 @@ class _Fusion:
     def op(self, op: Op) -> None:
         """Emit an op, after those that it reads; nothing if it is there."""
         if op not in self.done:
-            self.require(read_by(op))
+            self.require(inputs(op))
             self.emit(op)
 
     def emit(self, op: Op) -> None:
@@ -197,7 +198,7 @@ class _Fusion:
         """Emit lazy ops and scalars that are not there yet, operands first."""
         stack = self.missing(values)
         while stack:
-            before = [] if stack[-1] in self.done else self.missing(read_by(stack[-1]))
+            before = [] if stack[-1] in self.done else self.missing(inputs(stack[-1]))
             if before:
                 stack += before
             elif (op := stack.pop()) not in self.done:
@@ -217,8 +218,3 @@ class _Fusion:
         """What stands for a value in the new module."""
         found = self.names.get(x.op if type(x) is Result else x)
         return x if found is None else found[x.index if type(x) is Result else 0]
-
-
-def read_by(op: Op) -> Sequence[Value]:
-    """The values that an op reads, and those that its regions capture."""
-    return [*op.operands, *cpu_ops.captured(op)] if op.regions else op.operands

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import types as T
-from ....ir.core import Block, Op, Result, Value, walk
+from ....ir.core import Block, Op, Result, walk
 from ....ir.opdef import op
 
 
@@ -75,13 +75,6 @@ class free:
 def is_marker(op: Op) -> bool:
     """Whether an op only says what other loops do with scratch memory."""
     return op.kind is materialize or op.kind is buffer or op.kind is free
-
-
-def captured(op: Op) -> list[Value]:
-    """The values that an op's regions read and do not compute, their parameters among them."""
-    inside = [inner for region in op.regions for inner in walk(region)]
-    own = set(inside)
-    return [x for inner in inside for x in inner.operands if (x.op if type(x) is Result else x) not in own]
 
 
 def reads(block: Block) -> dict:

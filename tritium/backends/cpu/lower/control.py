@@ -14,6 +14,7 @@ from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result
+from ....ir.rewrite import captured
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
@@ -112,7 +113,7 @@ class Carried:
     def captured(self, x: Value) -> bool:
         """Whether the loop reads a buffered tile other than as its initial value."""
         lo, held = self.lo, self.lo.buffers[x]
-        used = [*cpu_ops.captured(self.op), *[self.inits[k] for k in self.inductions]]
+        used = [*captured(self.op), *[self.inits[k] for k in self.inductions]]
         return sum(y == x for y in self.inits) > 1 or any(held in reads(lo, y) for y in used)
 
     def fill(self, which: Collection[int]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
-from ....ir.core import Op, Result, Value
+from ....ir.core import Block, Op, Result, Value
+from ....ir.rewrite import captured, copy_region, effects
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
 from ..ops import bytes_of, op_of
@@ -90,7 +91,7 @@ class IterationEmitter:
             self.begun(dot) if self.schedule.stays_in_flight(dot) else self.value(dot)
         early = (*self.schedule.loads, *self.schedule.prefetched.indices)
         for op in self.schedule.body.ops[:-1]:
-            if op.kind.effects and op not in early:
+            if effects(op) and op not in early:
                 self.begin_beside(op)
                 self.value(op)
         in_flight, yields = self.schedule.in_flight, self.schedule.body.yields
@@ -138,7 +139,14 @@ class IterationEmitter:
             return self.by_threads(op)
         if op.kind is ops.load and self.more is not None:
             return self.loaded(op)
-        return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands)))
+        regions = self.regions(op) if schedule.info.captures(op) else op.regions
+        return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands), regions=regions))
+
+    def regions(self, op: Op) -> tuple[Block, ...]:
+        """Copies of the regions of an op, on the values of this iteration."""
+        used = dict.fromkeys(op_of(x) for x in captured(op))
+        names = {x: tuple(map(self.value, x.results if type(x) is Op else (x,))) for x in used}
+        return tuple(copy_region(self.b, region, names) for region in op.regions)
 
     def loaded(self, load: Op) -> Value:
         """The tile of a load in an iteration that may not exist."""

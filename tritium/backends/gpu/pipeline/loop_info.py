@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Module, Op, Value, walk
-from ....ir.rewrite import effects
+from ....ir.rewrite import captured, effects, inputs
 from ..ops import MIN_TRANSFER, op_of
 from .capabilities import Capabilities
 from .reordering import Reordering
@@ -19,7 +19,8 @@ from .reordering import Reordering
 @dataclass(frozen=True, eq=False)
 class LoopInfo:
     """A loop and its dots, by who multiplies: asynchronous MMAs on shared memory (`dots`), MMAs on registers
-    (`in_registers`), or threads on buffers (`by_threads`). `stores` are its stores, and atomics without a result."""
+    (`in_registers`), or threads on buffers (`by_threads`). `stores` are its stores, and atomics without a result, those
+    in branches too."""
 
     loop: Op
     can: Capabilities
@@ -37,7 +38,7 @@ class LoopInfo:
         every = [op for op in body if op.kind is ops.dot]
         dots = tuple(op for op in every if can.fits(op))
         in_registers = tuple(op for op in every if op not in dots and can.multiplies(op))
-        stores = tuple(op for op in body if op.kind is ops.store or _only_adds(op, loop))
+        stores = tuple(op for op in walk(loop.regions[0]) if op.kind is ops.store or _only_adds(op, loop))
         info = LoopInfo(loop, can, reordering, frozenset(body), dots, in_registers, stores)
         by_threads = tuple(op for op in every if can.copies(op) and info.comes_in_buffers(op))
         return dataclasses.replace(info, by_threads=by_threads) if by_threads else info
@@ -49,19 +50,25 @@ class LoopInfo:
 
     # --- memory -----------------------------------------------------------------------------------------------------
     def quiet(self) -> bool:
-        """True if the loop writes memory only by stores that loads may be hoisted above, and every op can be cloned."""
+        """True if the loop writes memory only by stores that loads may be hoisted above, and every op can be cloned.
+        A branch with stores stays where it is, so no dot may need what it gives."""
         hoisted = self.only_stores() and all(map(self.hoists_over_stores, self.behind_stores()))
-        return hoisted and not any(map(self.captures, self.body.ops))
+        if not hoisted or not all(map(self.can_clone, self.body.ops)):
+            return False
+        writes = [op for op in self.body.ops if op.regions and effects(op) == "write"]
+        return not any(self.computed_from(dot, op) for op in writes for dot in self.body.ops if dot.kind.mma)
 
     def behind_stores(self) -> tuple[Op, ...]:
         """The loads that stand behind a store of their iteration: with the dots that need them they move above it."""
-        first = next((k for k, op in enumerate(self.body.ops) if op in self.stores), len(self.body.ops))
-        return tuple(op for op in self.body.ops[first:] if op.kind is ops.load)
+        first = next((k for k, op in enumerate(self.body.ops) if effects(op) == "write"), len(self.body.ops))
+        reads = [op for op in self.body.ops[first:] if effects(op) == "read"]
+        return tuple(x for op in reads for x in (op, *_inner(op)) if x.kind is ops.load)
 
     def only_stores(self) -> bool:
         """True if the loop writes memory only by stores that loads may be hoisted above."""
         allowed = () if self.reordering is None else self.stores
-        return not any("write" in (op.kind.effects, effects(op)) for op in self.body.ops if op not in allowed)
+        return not any("write" in (op.kind.effects, op.kind.effects_of(op)) for op in walk(self.body)
+                       if op not in allowed)  # fmt: skip
 
     def hoists_over_stores(self, load: Op) -> bool:
         """True if a load may be hoisted above the stores of earlier iterations."""
@@ -125,9 +132,9 @@ class LoopInfo:
 
     def feeds_only_dots(self, load: Op) -> bool:
         """True if only dots read the load, directly or transposed."""
-        readers = [op for op in self.body.ops if any(x is load for x in op.operands)]
+        readers = self.users(load)
         transposed = [op for op in readers if op.kind is ops.trans]
-        readers += [op for op in self.body.ops for t in transposed if any(x is t for x in op.operands)]
+        readers += [op for t in transposed for op in self.users(t)]
         readers = [op for op in readers if op not in transposed]
         return all(op in self.dots and load in [self.source(x)[0] for x in op.operands[:2]] for op in readers)
 
@@ -155,7 +162,7 @@ class LoopInfo:
     def beside_store(self, op: Op, in_flight: Sequence[Value]) -> tuple[list[Op], list[Op]]:
         """The dots to be issued before `op` is computed, a store of dots' results: the last of those it waits for, then
         the dots in flight that only add to sums, and run meanwhile. Nothing if there are none of these."""
-        if op not in self.stores or not self.needs_dots(op):
+        if effects(op) != "write" or not self.needs_dots(op):
             return [], []
         beside = [dot for dot in self.dots if dot in in_flight and self.sum_of(dot) is not None]
         awaited = [dot for dot in self.dots if self.computed_from(op, dot)]
@@ -173,13 +180,17 @@ class LoopInfo:
         return op_of(x) not in self.inside and x not in self.body.args
 
     def users(self, x: Value) -> list[Op]:
-        """The ops of the body that read a value."""
-        return [op for op in self.body.ops[:-1] if any(y is x for y in op.operands)]
+        """The ops of the body that read a value, themselves or in a region."""
+        return [op for op in self.body.ops[:-1] if any(y is x for y in inputs(op))]
 
     def captures(self, op: Op) -> bool:
-        """True if a region of `op` uses values of the body: such an op cannot be cloned by its operands alone."""
-        used = [op_of(x) for r in op.regions for inner in walk(r) for x in inner.operands]
-        return any(x in self.inside or x in self.body.args for x in used)
+        """True if a region of `op` uses values of the body."""
+        return any(op_of(x) in self.inside or x in self.body.args for x in captured(op))
+
+    def can_clone(self, op: Op) -> bool:
+        """True if an op can be emitted on other values: it captures none, or is a branch without loops and dots."""
+        plain = op.kind is ops.if_ and not any(x.kind.loop or x.kind.mma or x.kind is ops.call for x in _inner(op))
+        return plain or not self.captures(op)
 
     def behind(self, values: Iterable[Value]) -> set[Op]:
         """The ops of an iteration that compute these values."""
@@ -188,16 +199,16 @@ class LoopInfo:
             op = op_of(todo.pop())
             if op in self.inside and op not in found:
                 found.add(op)
-                todo += op.operands
+                todo += inputs(op)
         return found
 
     def computed_from(self, x: Op, source: Op) -> bool:
         """True if `x` depends on an op of the same iteration."""
-        return source in self.behind(x.operands)
+        return source in self.behind(inputs(x))
 
     def needs_loads(self, x: Op) -> bool:
         """True if `x` depends on another load of the same iteration."""
-        return any(op.kind is ops.load for op in self.behind(x.operands))
+        return any(y.kind is ops.load for op in self.behind(inputs(x)) for y in (op, *_inner(op)))
 
     def needs_dots(self, x: Value) -> bool:
         """True if `x` depends on a dot of the same iteration."""
@@ -209,17 +220,21 @@ class LoopInfo:
 
     def follows_other_dot(self, op: Op, dot: Op) -> bool:
         """True if `op` depends on another dot of its iteration, which has therefore been waited for."""
-        todo, seen = list(op.operands), set()
+        todo, seen = list(inputs(op)), set()
         while todo:
-            x = todo.pop()
-            x = op_of(x)
+            x = op_of(todo.pop())
             if x in seen or x not in self.inside:
                 continue
             if x in self.dots:
                 return x is not dot
             seen.add(x)
-            todo += x.operands
+            todo += inputs(x)
         return False
+
+
+def _inner(op: Op) -> Iterator[Op]:
+    """The ops of the regions of an op."""
+    return (inner for region in op.regions for inner in walk(region))
 
 
 def registers_of(t: T.Type, threads: int, packed: bool = False) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Value
+from ....ir.rewrite import effects, inputs
 from ....named_tuples import NamedTuple
 from ..analysis.whole_masks import guards
 from ..ops import bytes_of, op_of
@@ -213,7 +214,7 @@ class _Tracer:
         for dot in self.order if how.mode != "copies" and self.setting.shares_loads else ():
             self.begun(dot) if dot in how.in_flight else self.value(dot)
         for op in body.ops[:-1]:
-            if op.kind.effects and op.kind is not ops.load:
+            if effects(op) and op.kind is not ops.load:
                 self.begin_beside(op)
                 self.value(op)
         for out in body.yields:
@@ -247,10 +248,10 @@ class _Tracer:
         elif op in self.setting.loads:
             self.run(self.setting.work[op])
         else:
-            for y in op.operands:
+            for y in inputs(op):
                 self.value(y)
             self.clock += 1
-            for y in op.operands:
+            for y in inputs(op):
                 self.read(op_of(y))
             self.run(self.setting.work[op])
             self.loaded = self.loaded or op.kind is ops.load

@@ -5,9 +5,9 @@
       if i + 64 > n:                    ->      t = where(i + arange < n, s, -inf)
         s = where(i + arange < n, s, -inf)      s = select(i + 64 > n, t, s)
 
-A branch reads values of its iteration, so it cannot be cloned for a later one by its operands, and a loop with such a
-branch is not pipelined: it waits for its loads in every iteration. Branches are flattened if those of a loop are all
-without effects, loops, dots and calls. `guard_masks` later puts masks that few iterations need behind branches again.
+A select is cloned by its operands, as addresses of later iterations need, and the threads of a warp do not wait at it.
+Branches are flattened if they are without effects, loops, dots and calls, and small. `guard_masks` later puts masks
+that few iterations need behind branches again.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ def flatten_branches(module: Module) -> Module:
 
 
 def _branches(body: Block) -> list[Op]:
-    """The branches of a loop around dots, if all of them can be flattened: else none of them is in the way alone."""
-    found = [op for op in body.ops if op.kind is ops.if_] if any(op.kind.mma for op in body.ops) else []
-    return found if all(map(_is_pure, found)) else []
+    """The branches of a loop around dots that can be flattened."""
+    return [op for op in body.ops if op.kind is ops.if_ and _is_pure(op)] if any(op.kind.mma for op in body.ops) else []
 
 
 def _is_pure(branch: Op) -> bool:

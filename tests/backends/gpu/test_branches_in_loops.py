@@ -1,0 +1,154 @@
+"""Branches with loads and stores in pipelined loops around dots. Against the interpreter."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.samples import data
+from tests.backends.gpu.test_language import module_of
+from tritium.insight import emulator
+
+BF16 = ml_dtypes.bfloat16
+
+
+@triton.jit
+def biased(a_ptr, b_ptr, c_ptr, bias_ptr, K, last, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Some iterations load a tile more, and add it to the sums."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total = tl.zeros((M, M), tl.float32)
+    for s in range(0, K, BLOCK):
+        a = tl.load(a_ptr + i[:, None] * K + s + k[None, :])
+        b = tl.load(b_ptr + (s + k[:, None]) * M + i[None, :])
+        total = tl.dot(a, b, total)
+        if s < last:
+            total += tl.load(bias_ptr + s + i[:, None] * M + i[None, :])
+    tl.store(c_ptr + i[:, None] * M + i[None, :], total)
+
+
+@triton.jit
+def scored(q_ptr, k_ptr, v_ptr, o_ptr, row_ptr, N, has_rows, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Attention whose scores are changed in a branch: its result feeds a dot."""
+    i, d, n = tl.arange(0, M), tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    q = tl.load(q_ptr + i[:, None] * BLOCK + d[None, :])
+    most, total = tl.full((M,), -1e9, tl.float32), tl.zeros((M,), tl.float32)
+    out = tl.zeros((M, BLOCK), tl.float32)
+    for s in range(0, N, BLOCK):
+        k = tl.load(k_ptr + (s + n)[None, :] * BLOCK + d[:, None])
+        scores = tl.dot(q, k)
+        if has_rows != 0:
+            row = tl.load(row_ptr + s + n)
+            if s > 0:
+                row += tl.max(row, 0)
+            scores += row[None, :]
+        new = tl.maximum(most, tl.max(scores, 1))
+        p, factor = tl.exp2(scores - new[:, None]), tl.exp2(most - new)
+        total = total * factor + tl.sum(p, 1)
+        v = tl.load(v_ptr + (s + n)[:, None] * BLOCK + d[None, :])
+        out = tl.dot(p.to(v.dtype), v, out * factor[:, None])
+        most = new
+    tl.store(o_ptr + i[:, None] * BLOCK + d[None, :], out / total[:, None])
+
+
+@triton.jit
+def flushed(a_ptr, b_ptr, c_ptr, K, every, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Some iterations store the sums and begin anew: results of a branch are carried to the next."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total, count = tl.zeros((M, M), tl.float32), 0
+    for s in range(0, K):
+        a = tl.load(a_ptr + (s * M + i[:, None]) * BLOCK + k[None, :])
+        b = tl.load(b_ptr + (s * BLOCK + k[:, None]) * M + i[None, :])
+        total = tl.dot(a, b, total)
+        if s % every == every - 1:
+            tl.store(c_ptr + s * M * M + i[:, None] * M + i[None, :], total.to(tl.bfloat16))
+            total = tl.zeros((M, M), tl.float32)
+            count += 1
+    tl.store(c_ptr + K * M * M + i[:, None] * M + i[None, :], total + count)
+
+
+@triton.jit
+def ordered(a_ptr, b_ptr, c_ptr, out_ptr, K, M: tl.constexpr, BLOCK: tl.constexpr):
+    """A branch reads what an earlier branch of its iteration wrote."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total = tl.zeros((M, M), tl.float32)
+    at = i[:, None] * M + i[None, :]
+    for s in range(0, K):
+        a = tl.load(a_ptr + (s * M + i[:, None]) * BLOCK + k[None, :])
+        b = tl.load(b_ptr + (s * BLOCK + k[:, None]) * M + i[None, :])
+        product = tl.dot(a, b)
+        if s % 2 == 0:
+            tl.store(c_ptr + at, product)
+        if s % 3 == 0:
+            total += tl.load(c_ptr + at)
+    tl.store(out_ptr + at, total)
+
+
+@triton.jit
+def fed(a_ptr, b_ptr, c_ptr, out_ptr, K, M: tl.constexpr, BLOCK: tl.constexpr):
+    """A dot multiplies what a branch with a store gives."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total = tl.zeros((M, M), tl.float32)
+    at = i[:, None] * M + i[None, :]
+    for s in range(0, K):
+        a = tl.load(a_ptr + (s * M + i[:, None]) * BLOCK + k[None, :])
+        b = tl.load(b_ptr + (s * BLOCK + k[:, None]) * M + i[None, :])
+        tl.store(c_ptr + at, total)
+        if s % 2 == 0:
+            tl.store(c_ptr + at, total + 1)
+            a = -a
+        total = tl.dot(a, b, total)
+    tl.store(out_ptr + at, total)
+
+
+def of_biased(steps, m=64, block=64):
+    a, b = data(BF16, m, steps * block), data(BF16, steps * block, m)
+    return a, b, np.zeros((m, m), "f4"), data("f4", m * m + steps * block), steps * block, 2 * block, m, block
+
+
+def of_scored(n, m=64, block=64):
+    q, k, v = (data(BF16, x, block) for x in (m, n, n))
+    return q, k, v, np.zeros((m, block), "f4"), data("f4", n), n, 1, m, block
+
+
+def tiles(steps, m=64, block=64):
+    return data(BF16, steps, m, block), data(BF16, steps, block, m)
+
+
+def of_flushed(steps, every=2):
+    return *tiles(steps), np.zeros((steps + 1, 64, 64), BF16), steps, every, 64, 64
+
+
+def of_two(steps):
+    return *tiles(steps), data("f4", 64, 64), np.zeros((64, 64), "f4"), steps, 64, 64
+
+
+CASES = {"biased": (biased, of_biased, 0.0), "scored": (scored, lambda n: of_scored(64 * n), 1e-2),
+         "flushed": (flushed, of_flushed, 0.0), "ordered": (ordered, of_two, 0.0), "fed": (fed, of_two, 0.0)}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("name", CASES)
+def test_results(check, name, steps, arch):
+    kernel, args, tolerance = CASES[name]
+    for stages in (2, 4):
+        check(kernel, *args(steps), arch=arch, stages=stages, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+@pytest.mark.parametrize("name", CASES)
+def test_warps(check, name, warps):
+    kernel, args, tolerance = CASES[name]
+    check(kernel, *args(4), warps=warps, tolerance=tolerance)
+
+
+@pytest.mark.parametrize(("name", "copied"), [("biased", True), ("scored", True), ("flushed", True), ("fed", False)])
+def test_loops_that_are_pipelined(name, copied):
+    """All but the loop whose branch writes, and feeds a dot."""
+    kernel, args, _ = CASES[name]
+    for arch, copies in ((90, r"cp\.async"), (80, r"cp\.async\.cg")):
+        text, _ = emulator.llvm_of(module_of(kernel, args(4))[0], arch=arch)
+        assert bool(re.search(copies, text)) == copied
