@@ -29,6 +29,7 @@ __all__ = ["MOST_PAIRS", "AliasAnalysis"]
 
 MOST_PAIRS = 64  # of a kernel: more would make its launches slow
 _UNBOUNDED = 1 << 31  # bytes; larger extents count as unbounded
+_NOWHERE = (("constant", "i64", 0),)  # rows of an offset that is 0
 _SIZE, _GRID = 64, (1, 1, 1)  # a typical argument and launch, for which extents must be bounded
 
 
@@ -57,6 +58,13 @@ class AliasAnalysis:
         views = [(view, _reach(sizes, view)) for view in (self.launch_extents(a, b), self.relative_extents(p, q, loop))]
         ends = tuple(view for view, reach in views if reach < _UNBOUNDED)
         return Pair(x, y, sizes, same, ends, steps or (), self.period(p, q, sizes)) if ends else None
+
+    def pair_by_pointers(self, a, b):
+        """The `Pair` of two accesses through different parameters that must not be the same pointer; None if one is
+        derived from no parameter, or both are from the same. It says nothing of their extents."""
+        x, y = self.origin(a.pointer), self.origin(b.pointer)
+        sizes = tuple(T.element(access.pointer.type).pointee.bytes for access in (a, b))
+        return None if x is None or y is None or x == y else Pair(x, y, sizes, None, ((_NOWHERE, _NOWHERE),))
 
     def injectivity(self, a, b):
         """Conditions (rows, each >= 0) under which access `b` is injective: no two positions touch the same element.

@@ -267,5 +267,5 @@ def inputs(op):
     return (*op.operands, *captured(op)) if op.regions else op.operands
 
 
-__all__ = ["ERASE", "Rewriter", "annotate", "captured", "copy_region", "effects", "inputs", "same", "substitute", "sweep",
-           "uses"]  # fmt: skip
+__all__ = ["ERASE", "Rewriter", "annotate", "captured", "copy_region", "effects", "inputs", "same", "substitute",
+           "sweep", "uses"]  # fmt: skip

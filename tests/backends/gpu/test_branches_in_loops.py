@@ -125,8 +125,13 @@ def of_two(steps):
     return *tiles(steps), data("f4", 64, 64), np.zeros((64, 64), "f4"), steps, 64, 64
 
 
-CASES = {"biased": (biased, of_biased, 0.0), "scored": (scored, lambda n: of_scored(64 * n), 1e-2),
-         "flushed": (flushed, of_flushed, 0.0), "ordered": (ordered, of_two, 0.0), "fed": (fed, of_two, 0.0)}  # fmt: skip
+CASES = {  # kernel, arguments by the number of iterations, tolerance
+    "biased": (biased, of_biased, 0.0),
+    "scored": (scored, lambda n: of_scored(64 * n), 1e-2),
+    "flushed": (flushed, of_flushed, 0.0),
+    "ordered": (ordered, of_two, 0.0),
+    "fed": (fed, of_two, 0.0),
+}
 
 
 @pytest.mark.parametrize("arch", [90, 80])
@@ -152,3 +157,36 @@ def test_loops_that_are_pipelined(name, copied):
     for arch, copies in ((90, r"cp\.async"), (80, r"cp\.async\.cg")):
         text, _ = emulator.llvm_of(module_of(kernel, args(4))[0], arch=arch)
         assert bool(re.search(copies, text)) == copied
+
+
+@triton.jit
+def states(k_ptr, v_ptr, h_ptr, starts_ptr, H: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Linear attention over sequences of any length: offsets are loaded, and an iteration stores the state first."""
+    n = tl.program_id(0)
+    begin, end = tl.load(starts_ptr + n), tl.load(starts_ptr + n + 1)
+    i, t = tl.arange(0, M), tl.arange(0, BLOCK)
+    h = tl.zeros((M, M), tl.float32)
+    for s in range(begin, end):
+        tl.store(h_ptr + (s * M + i[:, None]) * M + i[None, :], h.to(tl.bfloat16))
+        k = tl.load(k_ptr + (s * BLOCK + t[None, :]) * M + i[:, None])
+        v = tl.load(v_ptr + (s * BLOCK + t[:, None]) * M + i[None, :])
+        h += tl.dot(k, v) * H
+
+
+def of_states(starts):
+    rows = starts[-1] * 64
+    return data(BF16, rows, 64), data(BF16, rows, 64), np.zeros((rows, 64), BF16), np.array(starts, "i4"), 0.5, 64, 64
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+def test_offsets_that_are_loaded(check, arch):
+    check(states, *of_states([0, 3, 3, 4, 9]), grid=(4,), arch=arch)
+
+
+def test_the_same_pointer_is_loaded_in_order(check):
+    """What is stored is the k of the next iteration: the launcher sees that both are one argument."""
+    module, (k, v, h, *rest) = module_of(states, of_states([0, 5]))
+    text, metadata = emulator.llvm_of(module)
+    assert "cp.async" in text
+    assert emulator.fit(metadata, [k, v, h, *rest], (1, 1, 1))
+    assert not emulator.fit(metadata, [h, v, h, *rest], (1, 1, 1))

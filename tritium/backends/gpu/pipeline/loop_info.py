@@ -72,12 +72,12 @@ class LoopInfo:
 
     def hoists_over_stores(self, load: Op) -> bool:
         """True if a load may be hoisted above the stores of earlier iterations."""
-        return self.reordering is None or all(self.reordering.pair(load, store, self.loop) for store in self.stores)
+        return self.reordering is None or all(self.reordering.hoisted(load, store, self.loop) for store in self.stores)
 
     def pairs(self, loads: Iterable[Op]) -> tuple:
         """The pairs of these loads and the stores that the launcher must check not to alias."""
-        known = self.reordering
-        return () if known is None else tuple(known.pair(x, store, self.loop) for x in loads for store in self.stores)
+        pair = self.reordering and self.reordering.hoisted
+        return tuple(pair(x, store, self.loop) for x in loads for store in self.stores) if pair else ()
 
     def can_copy(self, load: Op) -> bool:
         """True if an asynchronous copy gives the same tile as the load."""

@@ -42,6 +42,15 @@ class Reordering:
             self._known[load, store] = pair
         return self._known[load, store]
 
+    def hoisted(self, load: Op, store: Op, loop: Op) -> Pair | None:
+        """As `pair`, for a load that is hoisted above a store of a loop.
+
+        If their extents are unknown, as with offsets that are loaded, the launcher checks only that the two pointers
+        differ: the kernel must not load what it stored by another pointer (docs/language-differences.md).
+        """
+        found = self.pair(load, store, loop)
+        return found or self.alias.pair_by_pointers(*(self.before.get(op, op) for op in (load, store)))
+
     def take(self, pairs: tuple[Pair, ...]) -> bool:
         """Assume that these pairs do not alias; False if there are too many to check."""
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self.pairs]
