@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -50,9 +50,9 @@ def for_(g: Lowering, op: Op, lo: Sequence[Val], hi: Sequence[Val], step: Sequen
         for k, xs in enumerate(_unflat(loop.carried, inits)):
             inside = held[k].inside(loop.index, lo[0]) if k in held else _elements(g.w, xs, sizes[k])
             g.set(body.args[1 + k], inside)
-        g.loops += 1
+        g.loops.append(len(g.w.levels) - 1)
         ends = g.block(body)
-        g.loops -= 1
+        g.loops.pop()
         loop.next = _flat(() if k in held else _vectors(g.w, xs, sizes[k]) for k, xs in enumerate(ends))
     results = _unflat(loop.results, inits)
     return tuple(held[k].after(g) if k in held else _elements(g.w, xs, sizes[k]) for k, xs in enumerate(results))
@@ -89,7 +89,7 @@ def if_(g: Lowering, op: Op, cond: Sequence[Val]) -> tuple[list[Val], ...]:
         with beside(w, name) as part:
             # In a loop, what does not depend on the iteration is better computed before it; but not if it is for an
             # exception, as of `guard_masks`: the first region computes nothing.
-            with nullcontext() if g.loops and len(op.regions[0].ops) > 1 else g.kept_here():
+            with g.kept_in_branch() if g.loops and len(op.regions[0].ops) > 1 else g.kept_here():
                 flat = [list(xs) for xs in g.block(region)]
             w.jump(end)
         parts.append((part, flat))
@@ -134,7 +134,7 @@ def while_(g: Lowering, op: Op, *inits: Sequence[Val]) -> tuple[list[Val], ...]:
     w, (cond, body) = g.w, op.regions
     test, inside, done = w.label("while"), w.label("do"), w.label("done")
     flat, depth = _flat(inits), len(w.levels)
-    g.loops += 1
+    g.loops.append(depth)
     with beside(w, test) as part:
         carried = [value(x.type, f"%{test}.{k}", depth) for k, x in enumerate(flat)]
         for arg, xs in zip(cond.args, _unflat(carried, inits)):
@@ -145,7 +145,7 @@ def while_(g: Lowering, op: Op, *inits: Sequence[Val]) -> tuple[list[Val], ...]:
             g.set(arg, xs)
         after = _flat(g.block(body))
         w.jump(test)
-    g.loops -= 1
+    g.loops.pop()
     outer = w.levels[-1]
     phis = [f"  {c} = phi {c.type} [{x}, %{outer.label}], [{y}, %{part.label}]"
             for c, x, y in zip(carried, flat, after)]  # fmt: skip

@@ -20,7 +20,7 @@ from ....ir.opdef import OpKind
 from ....ir.rewrite import uses
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
-from ...llvm.writer import Val, value
+from ...llvm.writer import ANYWHERE, Val, value
 from ..layout.linear import Layout, image, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need
@@ -73,7 +73,7 @@ class Lowering:
         self.members = None  # how many warps meet at barriers, where it is not all
         self._once: dict[Any, Any] = {}
         self._head = 0  # level of what is computed once
-        self.loops = 0  # that are open
+        self.loops: list[int] = []  # the levels of those that are open
         self._sums = {}  # value -> (value, number) whose sum it is, without wrapping
         self._below = {}  # value -> power of two it is below, if it is not negative
         self._zeros = {}  # value -> how many of its lowest bits are 0
@@ -190,6 +190,14 @@ class Lowering:
         self.w.floor = floor
 
     @contextmanager
+    def kept_in_branch(self) -> Iterator[None]:
+        """Within it lines that depend on the iteration of the innermost loop stay where they are written; others are
+        written before the loop."""
+        stay, self.w.stay = self.w.stay, self.loops[-1]
+        yield
+        self.w.stay = stay
+
+    @contextmanager
     def group(self, warps: int) -> Iterator[None]:
         """Within it, barriers are for `warps` warps, and values that only they need are computed only by them."""
         kept, self._once = self._once, dict(self._once)
@@ -203,9 +211,9 @@ class Lowering:
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make()` gave the first time `key` was asked for: for values at the head of the kernel."""
         if key not in self._once:
-            floor, self.w.floor = self.w.floor, self._head
+            kept, (self.w.floor, self.w.stay) = (self.w.floor, self.w.stay), (self._head, ANYWHERE)
             self._once[key] = make()
-            self.w.floor = floor
+            self.w.floor, self.w.stay = kept
         return self._once[key]
 
     def place(self, part: str) -> Val:

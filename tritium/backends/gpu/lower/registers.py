@@ -27,7 +27,7 @@ class Registers(Sequence):
 
     def __init__(self, count: int, make: Callable[[int], Any], distinct: int | None = None):
         self._made, self._make = [None] * count, make
-        self._place: Any = None  # the writer, what its lines are to end in, and the level they stay behind
+        self._place: Any = None  # the writer, what its lines are to end in, and the levels they stay behind
         self.depth, self.loads = 1, frozenset()  # how long a chain waits; which loads are waiting in it
         self.distinct = count if distinct is None else min(count, distinct)  # the most values that may differ
         self.addends: tuple = ()  # of addresses: what they are sums of; see `shape.addptr`
@@ -45,15 +45,15 @@ class Registers(Sequence):
         return found
 
     def _make_there(self, r: int) -> Any:
-        w, here, floor = self._place
-        kept, w.here, w.floor = (w.here, w.floor), here, floor
+        w, *place = self._place
+        kept, (w.here, w.floor, w.stay) = (w.here, w.floor, w.stay), place
         found = self._make(r)
-        w.here, w.floor = kept
+        w.here, w.floor, w.stay = kept
         return found
 
     def come_from(self, w: NumberingWriter) -> None:
         """Have all registers, and the sums they are, written as lines from where the writer is now."""
-        self._place = w, w.here, w.floor
+        self._place = w, w.here, w.floor, w.stay
         for part in self.affine or ():
             if type(part) is Registers and part._place is None:  # or a loop would keep what stands before it
                 part.come_from(w)
