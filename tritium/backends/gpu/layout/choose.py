@@ -7,19 +7,19 @@ tile takes the layout of its costliest operand, by the rules in `rules`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value
+from ....ir.core import Block, Module, Op, Result, Value, walk
 from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
 from .access import Accesses
 from .linear import Layout, multiplied, replicated, stacked, transposing
 from .rematerialization import Rematerialization
-from .rules import OPERAND, RESULT, scaled_layouts
+from .rules import OPERAND, RESULT, scaled_layouts, simple
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,8 @@ def _choose(choice: Choice, block: Block) -> None:
 
 
 def _choose_carried(choice: Choice, op: Op) -> None:
-    """A carried tile has the layout of the yielded value, or that of its init if the loop only passes it on."""
+    """A carried tile has the layout of the yielded value. If that can have any, it has the one in which an access in
+    the loop takes addresses, or else that of its init."""
     heads, skip = op.kind.loop
     parameters = [r.args[skip:] for r in op.regions]
     body, inits = op.regions[-1], op.operands[heads:]
@@ -106,14 +107,55 @@ def _choose_carried(choice: Choice, op: Op) -> None:
                 choice.anchors[arg] = choice.anchor(init)
                 choice.remat.undecided.add(arg)
     _choose(choice, body)
+    free = [type(x.type) is T.Tile and _is_free(choice, x, body.args) for x in body.yields]
     settled = [choice.anchor(x) if type(x.type) is T.Tile and not choice.is_rematerializable(x) else None
                for x in body.yields]  # fmt: skip
+    readers = _readers(body) if any(free) else {}
     for args in parameters:
-        for arg, layout in zip(args, settled):
+        for k, (arg, init) in enumerate(zip(args, inits)):
+            if free[k] and _is_free(choice, init, ()):
+                found = _wanted(choice, readers, arg, set())
+                if found is not None and found.registers * arg.type.element.bytes <= choice.cost.held_bytes:
+                    settled[k] = found
+            layout = settled[k]
             if layout is not None:
                 choice.anchors[arg] = layout
     choice.remat.decide(arg for args in parameters for arg in args)
     _forget(choice.anchors, body)
+
+
+def _is_free(choice: Choice, x: Value, carried: Sequence[Value]) -> bool:
+    """True if a tile can have any layout: it is rematerializable, carried by the loop, or one of these by a branch."""
+    branch, k = gpu_ops.op_of(x), x.index if type(x) is Result else 0
+    if type(branch) is not Op or branch.kind is not ops.if_:
+        return x in carried or choice.is_rematerializable(x)
+    return all(_is_free(choice, region.yields[k], carried) for region in branch.regions)
+
+
+def _readers(body: Block) -> dict[Value, list[tuple[Op, int]]]:
+    """(op, position of the operand) of all that read a value; the position among the results for the op of a branch
+    that yields it."""
+    found: dict[Value, list[tuple[Op, int]]] = {}
+    for op in walk(body):
+        for k, x in enumerate(op.operands):
+            found.setdefault(x, []).append((op, k))
+        for region in op.regions if op.kind is ops.if_ else ():
+            for k, x in enumerate(region.yields):
+                found.setdefault(x, []).append((op, k))
+    return found
+
+
+def _wanted(choice: Choice, readers: Mapping[Value, list[tuple[Op, int]]], x: Value, seen: set[Value]) -> Layout | None:
+    """The layout of a tile from which an access computes its addresses without conversions; None if no access does."""
+    seen.add(x)
+    for op, k in readers.get(x, ()):
+        if op.kind.access and op.pointer is x:
+            return choice.accesses.coalesced(op)
+        through = op.results[k] if op.kind is ops.if_ and op.results else op if simple(op) else None
+        found = _wanted(choice, readers, through, seen) if through is not None and through not in seen else None
+        if found is not None:
+            return found if op.kind is ops.if_ else choice.operand_layout(op, k, found)
+    return None
 
 
 def _forget(anchors: dict[Value, Layout], block: Block) -> None:
