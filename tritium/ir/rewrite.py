@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .builder import Builder, value_of
@@ -161,10 +162,11 @@ def _copy(b, block, names):
     return ()
 
 
-def copy_region(b, block, names):
-    """A fresh copy of a region, its own parameters renewed; `names` maps outer ops and parameters to values."""
+def copy_region(b, block, names, begin: Callable[[], dict] = dict):
+    """A fresh copy of a region, its own parameters renewed; `names` maps outer ops and parameters to values. `begin`
+    emits ops at its beginning, and returns more names."""
     with b.region([a.type for a in block.args], [a.name for a in block.args]) as region:
-        names = {**names, **{old: (new,) for old, new in zip(block.args, region.args)}}
+        names = {**names, **{old: (new,) for old, new in zip(block.args, region.args)}, **begin()}
         yields = _copy(b, block, names)
         b.emit(block.ops[-1].kind, yields)
     return region.block

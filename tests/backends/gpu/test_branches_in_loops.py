@@ -70,6 +70,22 @@ def flushed(a_ptr, b_ptr, c_ptr, K, every, M: tl.constexpr, BLOCK: tl.constexpr)
 
 
 @triton.jit
+def selected(a_ptr, b_ptr, c_ptr, K, every, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Sums that a select keeps in some iterations only, and one that is never reset."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total, whole = tl.zeros((M, M), tl.float32), tl.zeros((M, M), tl.float32)
+    for s in range(0, K):
+        a = tl.load(a_ptr + (s * M + i[:, None]) * BLOCK + k[None, :])
+        b = tl.load(b_ptr + (s * BLOCK + k[:, None]) * M + i[None, :])
+        total = tl.dot(a, b, total)
+        whole = tl.dot(a, b, whole)
+        if s % every == 0:
+            tl.store(c_ptr + s * M * M + i[:, None] * M + i[None, :], total.to(tl.bfloat16))
+        total = tl.where(s % every != 0, total, 0.0)
+    tl.store(c_ptr + K * M * M + i[:, None] * M + i[None, :], total + whole)
+
+
+@triton.jit
 def ordered(a_ptr, b_ptr, c_ptr, out_ptr, K, M: tl.constexpr, BLOCK: tl.constexpr):
     """A branch reads what an earlier branch of its iteration wrote."""
     i, k = tl.arange(0, M), tl.arange(0, BLOCK)
@@ -129,12 +145,13 @@ CASES = {  # kernel, arguments by the number of iterations, tolerance
     "biased": (biased, of_biased, 0.0),
     "scored": (scored, lambda n: of_scored(64 * n), 1e-2),
     "flushed": (flushed, of_flushed, 0.0),
+    "selected": (selected, of_flushed, 0.0),
     "ordered": (ordered, of_two, 0.0),
     "fed": (fed, of_two, 0.0),
 }
 
 
-@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("arch", [90, 80, 100])
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("name", CASES)
 def test_results(check, name, steps, arch):
@@ -148,6 +165,15 @@ def test_results(check, name, steps, arch):
 def test_warps(check, name, warps):
     kernel, args, tolerance = CASES[name]
     check(kernel, *args(4), warps=warps, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("name", ["flushed", "selected"])
+def test_only_branches_wait_for_sums_that_they_store(name):
+    """The dot of an iteration is in flight when the next begins, which overwrites sums that were stored."""
+    kernel, args, _ = CASES[name]
+    text, _ = emulator.llvm_of(module_of(kernel, args(4))[0])
+    assert text.count("wgmma.wait_group.sync.aligned 1") and "mov.pred p" in text
+    assert re.search(r"^then.*?wgmma.wait_group.sync.aligned 0.*?^end", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(("name", "copied"), [("biased", True), ("scored", True), ("flushed", True), ("fed", False)])

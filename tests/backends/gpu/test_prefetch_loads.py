@@ -193,7 +193,7 @@ def locked(out_ptr, in_ptr, count_ptr, n, BLOCK: tl.constexpr, HOW: tl.constexpr
         tl.store(out_ptr + i * BLOCK + columns, x + turn)
 
 
-@pytest.mark.parametrize(("how", "count"), [("", 2), ("sum", 2), ("atomic", 1), ("barrier", 1), ("branch", 1),
+@pytest.mark.parametrize(("how", "count"), [("", 2), ("sum", 2), ("atomic", 1), ("barrier", 1), ("branch", 2),
                                             ("volatile", 1)])
 def test_loops_that_are_left_alone(check, how, count):
     args = np.zeros((5, 128), "f4"), data("f4", 5, 128), np.zeros(1, "i4"), 5, 128, how

@@ -146,6 +146,14 @@ class dot_wait:
         return acc
 
 
+@op("cleared")
+class cleared:
+    """Sums, or zeros if an i1 holds. A dot that adds to them overwrites where they are kept."""
+
+    def infer(acc, fresh: T.Scalar):
+        return acc
+
+
 # --- tensor memory: where some targets keep the sums of dots ----------------------------------------------------------
 @op("tensor_memory_alloc", attrs=("columns",), effects="write")
 class tensor_memory_alloc:

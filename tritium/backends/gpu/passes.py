@@ -22,6 +22,7 @@ from .pipeline.share_loads import share_loads
 from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
+from .rewrite.clear_sums import clear_sums
 from .rewrite.flatten_branches import flatten_branches
 from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
@@ -92,6 +93,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),
+        on(clear_sums),
         first_that(lambda made: fits_shared_memory(made, target) and keeps_ping_pong(made), alternatives),
         on(insert_barriers),
     )

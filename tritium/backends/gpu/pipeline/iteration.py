@@ -12,7 +12,7 @@ from typing import Any
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
-from ....ir.core import Block, Op, Result, Value
+from ....ir.core import Block, Op, Result, Value, walk
 from ....ir.rewrite import captured, copy_region, effects
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
@@ -143,10 +143,19 @@ class IterationEmitter:
         return self.b.place(op.replace(operands=tuple(self.value(y) for y in op.operands), regions=regions))
 
     def regions(self, op: Op) -> tuple[Block, ...]:
-        """Copies of the regions of an op, on the values of this iteration."""
+        """Copies of the regions of an op, on the values of this iteration. They wait for dots that stay in flight."""
         used = dict.fromkeys(op_of(x) for x in captured(op))
-        names = {x: tuple(map(self.value, x.results if type(x) is Op else (x,))) for x in used}
-        return tuple(copy_region(self.b, region, names) for region in op.regions)
+        late = {x: self.begun(x) for x in used if self.schedule.stays_in_flight(x)}
+        names = {x: tuple(map(self.value, x.results if type(x) is Op else (x,))) for x in used if x not in late}
+        if late and all(dot in self.started for dot in self.schedule.staying):
+            self.met()
+
+        def copied(region: Block) -> Block:
+            read = {op_of(x) for inner in walk(region) for x in inner.operands}
+            wait = lambda: {x: (gpu_ops.dot_wait(self.b, dot, pending=0),) for x, dot in late.items() if x in read}
+            return copy_region(self.b, region, names, wait)
+
+        return tuple(map(copied, op.regions))
 
     def loaded(self, load: Op) -> Value:
         """The tile of a load in an iteration that may not exist."""

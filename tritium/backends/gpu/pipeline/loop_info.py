@@ -11,6 +11,7 @@ from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import captured, effects, inputs
+from ..analysis.held_sums import carried_sums
 from ..ops import MIN_TRANSFER, op_of
 from .capabilities import Capabilities
 from .reordering import Reordering
@@ -72,12 +73,15 @@ class LoopInfo:
 
     def hoists_over_stores(self, load: Op) -> bool:
         """True if a load may be hoisted above the stores of earlier iterations."""
-        return self.reordering is None or all(self.reordering.hoisted(load, store, self.loop) for store in self.stores)
+        return self.reordering is None or all(self.pairs([load]))
 
     def pairs(self, loads: Iterable[Op]) -> tuple:
         """The pairs of these loads and the stores that the launcher must check not to alias."""
-        pair = self.reordering and self.reordering.hoisted
-        return tuple(pair(x, store, self.loop) for x in loads for store in self.stores) if pair else ()
+        if self.reordering is None or not self.stores:
+            return ()
+        around_dots = any(op.kind.mma for op in self.body.ops)
+        pair = self.reordering.hoisted if around_dots else self.reordering.pair
+        return tuple(pair(x, store, self.loop) for x in loads for store in self.stores)
 
     def can_copy(self, load: Op) -> bool:
         """True if an asynchronous copy gives the same tile as the load."""
@@ -153,11 +157,17 @@ class LoopInfo:
     # --- results of dots --------------------------------------------------------------------------------------------
     def sum_of(self, dot: Op) -> int | None:
         """The position of the loop-carried value that is an accumulator of this dot alone; None if there is none."""
+        acc = dot.operands[2]
         for k, (out, arg) in enumerate(zip(self.body.yields, self.body.args[1:])):
             once = sum(y is out or y is arg for y in self.body.yields) == 1
-            if once and out is dot and dot.operands[2] is arg and self.users(arg) == [dot] and not self.users(dot):
+            alone = carried_sums(dot) is arg and len(self.users(arg)) == len(self.users(acc)) == 1
+            if once and out is dot and alone and self.only_branches_read(dot):
                 return k
         return None
+
+    def only_branches_read(self, dot: Op) -> bool:
+        """True if nothing but branches reads the result of a dot in its iteration: they can wait for it."""
+        return all(op.kind is ops.if_ and op.operands[0] is not dot for op in self.users(dot))
 
     def beside_store(self, op: Op, in_flight: Sequence[Value]) -> tuple[list[Op], list[Op]]:
         """The dots to be issued before `op` is computed, a store of dots' results: the last of those it waits for, then
@@ -165,8 +175,8 @@ class LoopInfo:
         if effects(op) != "write" or not self.needs_dots(op):
             return [], []
         beside = [dot for dot in self.dots if dot in in_flight and self.sum_of(dot) is not None]
-        awaited = [dot for dot in self.dots if self.computed_from(op, dot)]
-        return (awaited[-1:], beside) if beside else ([], [])
+        awaited = [dot for dot in self.dots if dot not in beside and self.computed_from(op, dot)]
+        return (awaited[-1:], beside) if beside and awaited else ([], [])
 
     def chains_into_next(self, dot: Op) -> bool:
         """True if the only user of the result is another dot that accumulates onto it."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Op, Value
-from ....ir.rewrite import effects
+from ....ir.rewrite import effects, inputs
 from ....named_tuples import NamedTuple
 from ..ops import op_of
 from .loop_info import LoopInfo
@@ -204,10 +204,10 @@ def _slice_of(info: LoopInfo, loads: Iterable[Op],
         elif op in info.inside and op not in seen:
             if op in prefetched or effects(op) and not (op.kind is ops.load and info.hoists_over_stores(op)):
                 return None
-            if info.captures(op):
+            if not info.can_clone(op):
                 return None
             seen.add(op)
-            todo += op.operands
+            todo += inputs(op)
     return tuple(sorted(params)), tuple(op for op in info.body.ops if op.kind is ops.load and op in seen)
 
 
@@ -282,11 +282,11 @@ def _may_stay_in_flight(info: LoopInfo, operands: Mapping, k: int, dot: Value) -
     if type(dot) is not Op or dot not in info.dots:
         return False
     arg = info.body.args[1 + k]
-    if sum(y is dot or y is arg for y in info.body.yields) != 1 or info.users(dot):
+    if sum(y is dot or y is arg for y in info.body.yields) != 1 or not _operands_stay(info, operands, dot):
         return False
-    if not _operands_stay(info, operands, dot):
-        return False
-    return info.sum_of(dot) == k or dot.operands[2] is not arg and info.follow_other_dots(info.users(arg), dot)
+    if info.sum_of(dot) == k:
+        return True
+    return not info.users(dot) and dot.operands[2] is not arg and info.follow_other_dots(info.users(arg), dot)
 
 
 def _operands_stay(info: LoopInfo, operands: Mapping, dot: Op) -> bool:

@@ -46,6 +46,7 @@ from ....ir import types as T
 from ....ir.core import walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
+from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER
 from .capabilities import Capabilities, capabilities
@@ -96,7 +97,8 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
             return None
         return _Pipelined(schedule, b, stages, kept, thread_copies).build()
 
-    return assumed.stated_by(sweep(module, rule))
+    swept = sweep(module, rule)
+    return module if swept is module else dce(assumed.stated_by(swept))
 
 
 def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: Target) -> bool:

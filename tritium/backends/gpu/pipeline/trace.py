@@ -249,7 +249,7 @@ class _Tracer:
             self.run(self.setting.work[op])
         else:
             for y in inputs(op):
-                self.value(y)
+                self.begun(y) if op.regions and y in self.how.in_flight else self.value(y)
             self.clock += 1
             for y in inputs(op):
                 self.read(op_of(y))

@@ -6,8 +6,8 @@
         s = where(i + arange < n, s, -inf)      s = select(i + 64 > n, t, s)
 
 A select is cloned by its operands, as addresses of later iterations need, and the threads of a warp do not wait at it.
-Branches are flattened if they are without effects, loops, dots and calls, and small. `guard_masks` later puts masks
-that few iterations need behind branches again.
+Branches are flattened if they are without effects, loops, dots, calls and divisions, and small. `guard_masks` later
+puts masks that few iterations need behind branches again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _branches(body: Block) -> list[Op]:
 def _is_pure(branch: Op) -> bool:
     inner = [op for region in branch.regions for op in walk(region) if not op.kind.terminator]
     able = not any(op.kind.control_flow or op.kind.mma or op.kind is ops.call or effects(op) for op in inner)
-    return able and len(inner) <= MOST
+    return able and len(inner) <= MOST and not any(op.kind in (ops.div, ops.rem) for op in inner)
 
 
 def _flat(b: Builder, branch: Op) -> tuple[Value, ...]:

@@ -10,6 +10,7 @@ from .... import ops
 from ...gpu import ops as gpu_ops
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
+from ...gpu.lower.words import constant
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, SCRATCH_ALIGNMENT, Need, Room, takes_shared
 from ...gpu.target import Mma
 from . import block_scaled, fragments, mma_sync, tcgen05, tensor_memory, tma, wgmma
@@ -109,8 +110,17 @@ def dot_wait(g: NvLowering, op: Op, acc: Any) -> Sequence[Val]:
     return unit.dot_wait(g, op, acc)
 
 
+def cleared(g: NvLowering, op: Op, acc: Any, fresh: Sequence[Val]) -> Any:
+    """Sums that a loop holds are overwritten by the next dot; others are selected."""
+    if isinstance(acc, wgmma.HeldSums):
+        return acc.cleared(fresh[0])
+    zero = constant(g.w, op.type.element, 0)
+    return [g.w.select(fresh[0], zero, x) for x in acc]
+
+
 LOWER = {
     ops.dot: dot,
+    gpu_ops.cleared: cleared,
     gpu_ops.dot_shared: dot_shared,
     gpu_ops.dot_wait: dot_wait,
     gpu_ops.dot_scaled: block_scaled.dot_scaled,

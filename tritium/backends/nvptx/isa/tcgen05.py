@@ -205,11 +205,14 @@ def dot_shared(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val],
 
 
 def dot_wait(g: NvLowering, op: Op, acc: Sequence[Val] | Held) -> Sequence[Val]:
-    """The result of a loop, or one that was read already."""
+    """The result of a loop, or one that was read already; in a branch of a loop, the sums so far."""
     if not isinstance(acc, Held):
         return acc
     memory.await_commits(g, min(op.attrs["pending"], memory.MBARRIERS - 2))
-    return acc.read(g)
+    sums = acc.read(g)
+    if op.operands[0] is acc.dot:  # the next dot adds to them, or overwrites them
+        memory.meet(g)
+    return sums
 
 
 class Held(wgmma.HeldSums):

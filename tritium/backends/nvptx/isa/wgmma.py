@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -327,6 +328,12 @@ class HeldSums(ABC):
         if self.fresh:
             self.begun = self.w.emit("i1", f"icmp ne {index.typed}, {first}", index, first)
         return self
+
+    def cleared(self, fresh: Val) -> HeldSums:
+        """The sums, to be overwritten if `fresh` holds as well."""
+        out, adds = copy.copy(self), self.w.binary("xor", fresh, self.w.const("i1", True))
+        out.begun = adds if self.begun is None else self.w.binary("and", self.begun, adds)
+        return out
 
     def after(self, g: NvLowering) -> list[Val] | HeldSums:
         """The sums after the loop, while the last dot may be in flight."""
