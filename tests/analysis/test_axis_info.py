@@ -280,3 +280,15 @@ def test_one_module_is_analysed_once_and_every_client_gets_the_preconditions():
     assert found[0] is found[1] and found[0].constancy == (16,)
     assert first == second and len(first) == 1
     assert analyze(module)(quotient).constancy == (1,)
+
+
+@pytest.mark.parametrize(("op", "by", "wanted"), [("div", 2, 32), ("div", 64, 1), ("div", 128, 1), ("div", 3, 1),
+                                                  ("shr", 4, 4)])
+def test_quotients_of_multiples(op, by, wanted):
+    """Half a multiple of 64 is a multiple of 32, whatever its sign."""
+    found, = axis_info_of(f"""kernel @f(%n: i32 {{divisible=64}}) {{
+      %0 = constant {{value={by}, type=i32}} : i32
+      %1 = {op} %n, %0 : i32
+      print %1 {{prefix=""}}
+    }}""", op)
+    assert found.divisibility == (wanted,)

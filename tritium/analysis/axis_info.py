@@ -269,7 +269,8 @@ def _runs_of_quotient(known, op, x, y):
 
 
 def _div(known, op, x, y):
-    return _quotient(op, x, y, _runs_of_quotient(known, op, x, y))
+    by = constant_of(op.operands[1]) if T.element(op.type).is_int else None
+    return _quotient(op, x, y, _runs_of_quotient(known, op, x, y), by or 0)
 
 
 def _rem(known, op, x, y):
@@ -278,10 +279,12 @@ def _rem(known, op, x, y):
     return _remainder(op, x, y, _runs_of_quotient(known, op, x, y))
 
 
-def _quotient(op, x, y, runs):
-    """Within a run that starts at a multiple of the divisor's power of two, the quotient stays."""
-    same = map(min, x.constancy, y.constancy)
-    return _nothing(op.type)._replace(constancy=tuple(map(max, runs, same)))
+def _quotient(op, x, y, runs, by):
+    """Within a run that starts at a multiple of the divisor's power of two, the quotient stays. A multiple of 64 by 2
+    is one of 32; `by` is 0 if the divisor is not known."""
+    same, exact = map(min, x.constancy, y.constancy), by > 0 and by == lowest_bit(by)
+    divisors = tuple(max(1, x.at(a, 1) // by) if exact else 1 for a in range(len(x.contiguity)))
+    return AxisInfo((1,) * len(runs), divisors, tuple(map(max, runs, same)))
 
 
 def _remainder(op, x, y, runs):
@@ -296,7 +299,7 @@ def _shr(known, op, x, y):
     if count is None or not 0 <= count < T.element(op.type).bits:
         return _same(op, x, y)
     y = _multiples_of(y, 1 << count)
-    return _quotient(op, x, y, _aligned_runs(x, y))
+    return _quotient(op, x, y, _aligned_runs(x, y), 1 << count)
 
 
 def _and(known, op, x, y):
