@@ -12,7 +12,7 @@ from ....ir.core import Op, Value
 from ..ops import bytes_of
 from .choose import Choice
 from .linear import Layout, conversion
-from .rules import OPERAND, simple
+from .rules import OPERAND, recomputes_in
 
 Placed = Callable[[Value, Layout | None], Value | None]
 
@@ -26,7 +26,7 @@ def transfer_cost(choice: Choice, placed: Placed, x: Value, layout: Layout | Non
         return min(cost, most)
     assert layout is not None  # scalars cost nothing
     most = min(most, conversion_cost(choice, x, layout))
-    return recompute_cost(choice, placed, x, layout, most) if simple(x) else most
+    return recompute_cost(choice, placed, x, layout, most) if recomputes_in(x, layout) else most
 
 
 def conversion_cost(choice: Choice, x: Value, layout: Layout) -> int:

@@ -23,7 +23,7 @@ from .. import ops as gpu_ops
 from .choose import Choice
 from .cost import conversion_cost, recompute_cost, replicates_work
 from .linear import Layout
-from .rules import simple
+from .rules import recomputes_in
 
 
 @dataclass(eq=False)
@@ -101,7 +101,7 @@ def _relayout(p: Placement, x: Value, layout: Layout) -> Value:
     """An anchored tile in another layout: rematerialized from tiles that are cheaper to convert, or converted."""
     with _outside_loops(p, x, layout):
         converting = conversion_cost(p.choice, x, layout)
-        if simple(x) and recompute_cost(p.choice, p.find, x, layout, converting) < converting:
+        if recomputes_in(x, layout) and recompute_cost(p.choice, p.find, x, layout, converting) < converting:
             p.may_be_dead = True
             found = _rematerialize(p, x, layout)
         else:

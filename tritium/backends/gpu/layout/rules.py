@@ -26,6 +26,12 @@ def simple(x: Value) -> TypeGuard[Op]:
     return type(x) is Op and (x.kind.cost != "slow" or x.kind.elementwise and T.element(x.type).is_int)
 
 
+def recomputes_in(x: Value, layout: Layout) -> TypeGuard[Op]:
+    """True for an op that may be rematerialized in this layout: simple ones in any, a join where threads have both
+    halves of a pair."""
+    return simple(x) or type(x) is Op and x.kind is ops.join and 1 in layout.reg
+
+
 def _top_bit(op: Op) -> int:
     """The bit of the element index that selects the half of a `cat`."""
     low, width = axis_bits(op.type.shape, op.attrs["axis"])

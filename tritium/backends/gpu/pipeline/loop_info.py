@@ -103,18 +103,23 @@ class LoopInfo:
         return None, False
 
     def loads_behind(self, x: Value, rank: int = 2) -> Iterator[Op]:
-        """The loads of tiles of this rank from which an operand of a dot is computed by cheap elementwise ops, views
-        and broadcasts, each once."""
-        seen, stack = set(), [x]
+        """The loads of tiles of this rank from which an operand of a dot is computed by cheap elementwise ops, views,
+        broadcasts and joins, each once."""
+        return (load for load, _ in self._loads_behind(x, rank))
+
+    def _loads_behind(self, x: Value, rank: int = 2) -> Iterator[tuple[Op, bool]]:
+        """(load, whether it is transposed an odd number of times) of these loads."""
+        seen, stack = set(), [(x, False)]
         while stack:
-            x = stack.pop()
+            x, transposed = stack.pop()
             if type(x) is not Op or x not in self.inside or x in seen:
                 continue
             seen.add(x)
             if x.kind is ops.load and len(T.shape(x.type)) == rank:
-                yield x
-            elif x.kind.cost != "slow":
-                stack += reversed(x.operands)
+                yield x, transposed
+            elif x.kind.cost != "slow" or x.kind is ops.join:
+                transposed ^= x.kind is ops.trans and x.attrs["order"] == (1, 0)
+                stack += [(y, transposed) for y in reversed(x.operands)]
 
     def comes_in_buffers(self, dot: Op) -> bool:
         """True if threads can read both operands of a dot from buffers: filled by copies, or before the loop."""
@@ -131,7 +136,7 @@ class LoopInfo:
         """The contiguous axis of an rhs that threads write into a buffer: that of the loads it is computed from, or of
         the results of dots in registers, if the dot can read it so."""
         operand = dot.operands[1]
-        along_k = any(self.can.axis(load) == 0 for load in self.loads_behind(operand))
+        along_k = any(self.can.axis(load) == transposed for load, transposed in self._loads_behind(operand))
         return 1 if self.can.takes(dot, "b", 1) and not along_k else 0
 
     def feeds_only_dots(self, load: Op) -> bool:

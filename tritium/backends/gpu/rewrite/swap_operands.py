@@ -24,6 +24,7 @@ from ....ir import types as T
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.dce import dce
+from .. import ops as gpu_ops
 from ..layout.rules import simple
 from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
@@ -91,7 +92,7 @@ def _computed(info: LoopInfo, right: Value) -> bool:
         x = todo.pop()
         if x in seen or x in staged.loads or type(x.type) is not T.Tile or info.outside(x):
             continue
-        if not simple(x):
+        if not simple(x) and gpu_ops.op_of(x).kind is not ops.join:
             return False
         seen.add(x)
         todo += x.operands
