@@ -419,6 +419,39 @@ def linear_attention(batch=512, length=4096, d=64):
               **(LONG | dict(tolerance=2e-2)))  # fmt: skip
 
 
+# --- branches and loaded offsets in loops around dots -----------------------------------------------------------------
+def one_loop(n=4096):
+    a, b = rand(n, n, dtype=BF16), rand(n, n, dtype=BF16)
+    yield row("one-loop bf16 4096, persistent", empty(n, n, dtype=BF16), (a, b, n, n, n), lambda c: (PROGRAMS,),
+              lambda: a @ b, 2 * n**3, configs=with_(HALVES, GROUP_M=8, PROGRAMS=PROGRAMS), **LONG)  # fmt: skip
+
+
+def biased(n=4096):
+    a, b, bias = rand(n, n, dtype=BF16), rand(n, n, dtype=BF16), rand(n, n)
+    yield row("biased bf16 4096, in a branch", empty(n, n, dtype=BF16), (a, b, bias, n, n, n, 64), all_tiles(n, n),
+              lambda: a @ b + bias, 2 * n**3, configs=HALVES[1:], **LONG)  # fmt: skip
+
+
+def states(heads=8, d=128, chunk=64):
+    lengths = torch.tensor([2048, 1000, 512, 4096, 37, 3000])
+    rows, chunks = (F.pad(x.cumsum(0), (1, 0)).to("cuda", I32) for x in (lengths, (lengths + chunk - 1) // chunk))
+    k, v = (rand(int(rows[-1]), heads, d, dtype=BF16) / 8 for _ in range(2))
+
+    def reference():
+        made = []
+        for begin, end in zip(rows[:-1].tolist(), rows[1:].tolist()):
+            parts = [x[begin:end].float().transpose(0, 1).split(chunk, 1) for x in (k, v)]
+            steps = torch.stack([x.mT @ y for x, y in zip(*parts)])
+            made.append(steps.cumsum(0) - steps)
+        return torch.cat(made)
+
+    grid = lambda c: (d // c["BLOCK_K"], d // c["BLOCK_V"], heads * len(lengths))
+    tiles = choices("BLOCK_K BLOCK_V num_warps num_stages", (64, 64, 4, 3), (128, 64, 4, 3), (64, 64, 2, 3))
+    yield row("states bf16, 6 sequences", empty(int(chunks[-1]), heads, d, d, dtype=BF16), (k, v, rows, chunks), grid,
+              reference, 2 * k.numel() * d, configs=with_(tiles, H=heads, D=d, CHUNK=chunk),
+              **(LONG | dict(tolerance=2e-2)))  # fmt: skip
+
+
 def all_of(*makers):
     return lambda: (made for make in makers for made in make())
 
@@ -428,6 +461,7 @@ GROUPS = {
     "rows": all_of(layer_norm, cross_entropy, along_rows, sort, group_norm, recurrence, causal_conv, matvec),
     "products": all_of(linear, batched, split_k, int8, block_scaled, int4, grouped, mixture, descriptor),
     "attention": all_of(lambda: attention(64), lambda: attention(128), decode, linear_attention),
+    "branches": all_of(one_loop, biased, states),
 }
 
 if __name__ == "__main__":

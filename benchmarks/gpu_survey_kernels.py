@@ -579,3 +579,75 @@ def linear_attention_kernel(out_ptr, q_ptr, k_ptr, v_ptr, L, BLOCK: tl.constexpr
         out = tl.dot(s.to(v.dtype), v) + tl.dot(q, state.to(q.dtype))
         state += tl.dot(tl.trans(k), v)
         tl.store(out_ptr + rows, out.to(out_ptr.dtype.element_ty))
+
+
+# --- branches and loaded offsets in loops around dots -----------------------------------------------------------------
+@triton.jit
+def one_loop_kernel(c_ptr, a_ptr, b_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+                    GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr):
+    """A persistent product with one loop over all steps of all its tiles."""
+    start, steps = tl.program_id(0), tl.cdiv(K, BLOCK_K)
+    rows, columns = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    mine = rows * columns // PROGRAMS
+    if start < rows * columns % PROGRAMS:
+        mine += 1
+    tile, step, row, column = start - PROGRAMS, -1, 0, 0
+    m, n, k = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for _ in range(0, steps * mine):
+        step = tl.where(step == steps - 1, 0, step + 1)
+        if step == 0:
+            tile += PROGRAMS
+            first = tile // (GROUP_M * columns) * GROUP_M
+            size = min(rows - first, GROUP_M)
+            row, column = first + tile % size, tile % (GROUP_M * columns) // size
+            m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), column * BLOCK_N + tl.arange(0, BLOCK_N)
+            m = tl.max_contiguous(tl.multiple_of(tl.where(m < M, m, 0), BLOCK_M), BLOCK_M)
+            n = tl.max_contiguous(tl.multiple_of(tl.where(n < N, n, 0), BLOCK_N), BLOCK_N)
+        at = step * BLOCK_K + k
+        a = tl.load(a_ptr + m[:, None] * K + at[None, :], mask=at[None, :] < K, other=0.0)
+        b = tl.load(b_ptr + at[:, None] * N + n[None, :], mask=at[:, None] < K, other=0.0)
+        acc = tl.dot(a, b, acc)
+        if step == steps - 1:
+            i, j = row * BLOCK_M + tl.arange(0, BLOCK_M), column * BLOCK_N + tl.arange(0, BLOCK_N)
+            inside = (i[:, None] < M) & (j[None, :] < N)
+            tl.store(c_ptr + i[:, None] * N + j[None, :], acc.to(c_ptr.dtype.element_ty), mask=inside)
+            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+
+
+@triton.jit
+def biased_kernel(c_ptr, a_ptr, b_ptr, bias_ptr, M, N, K, last, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                  BLOCK_K: tl.constexpr):
+    """A product; its first steps add a tile more."""
+    columns = tl.cdiv(N, BLOCK_N)
+    i = tl.program_id(0) // columns * BLOCK_M + tl.arange(0, BLOCK_M)
+    j = tl.program_id(0) % columns * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + i[:, None] * K + (start + k)[None, :])
+        b = tl.load(b_ptr + (start + k)[:, None] * N + j[None, :])
+        acc = tl.dot(a, b, acc)
+        if start < last:
+            acc += tl.load(bias_ptr + i[:, None] * N + j[None, :])
+    tl.store(c_ptr + i[:, None] * N + j[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def states_kernel(h_ptr, k_ptr, v_ptr, rows_ptr, chunks_ptr, H: tl.constexpr, D: tl.constexpr, CHUNK: tl.constexpr,
+                  BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr):
+    """The states of linear attention before each chunk, of sequences of different lengths side by side."""
+    head, n = tl.program_id(2) % H, tl.program_id(2) // H
+    begin, end = tl.load(rows_ptr + n), tl.load(rows_ptr + n + 1)
+    first = tl.load(chunks_ptr + n)
+    i, j = tl.program_id(0) * BLOCK_K, tl.program_id(1) * BLOCK_V
+    h = tl.zeros((BLOCK_K, BLOCK_V), tl.float32)
+    for t in range(0, tl.cdiv(end - begin, CHUNK)):
+        state = h_ptr + ((first + t) * H + head).to(tl.int64) * D * D
+        to = tl.make_block_ptr(state, (D, D), (D, 1), (i, j), (BLOCK_K, BLOCK_V), (1, 0))
+        tl.store(to, h.to(h_ptr.dtype.element_ty), boundary_check=(0, 1))
+        ks = tl.make_block_ptr(k_ptr + (begin * H + head) * D, (D, end - begin), (1, H * D), (i, t * CHUNK),
+                               (BLOCK_K, CHUNK), (0, 1))
+        vs = tl.make_block_ptr(v_ptr + (begin * H + head) * D, (end - begin, D), (H * D, 1), (t * CHUNK, j),
+                               (CHUNK, BLOCK_V), (1, 0))
+        h += tl.dot(tl.load(ks, boundary_check=(0, 1)), tl.load(vs, boundary_check=(0, 1)))
