@@ -167,6 +167,14 @@ def itself_cancels(b, op):
     return None
 
 
+@on(ops.rem)
+def no_remainder(b, op):
+    """x % 1 -> 0 (integers)"""
+    x, y = op.operands
+    t = T.element(y.type)
+    return full(b, 0, x.type) if t.is_int and t is not T.i1 and number(y) in (1, -1) else None
+
+
 @on(*[kind for kind in ops.KINDS.values() if kind.row and kind.row.idempotent])
 def itself_stays(b, op):
     """x & x, max(x, x) ... -> x"""
