@@ -140,6 +140,7 @@ def test_comparisons_give_bools(b, symbol):
 SHAPES = {
     "x[:, None]": (lambda b, x: operators.getitem(b, x, (slice(None), None)), (4,), (4, 1)),
     "x[None, :]": (lambda b, x: operators.getitem(b, x, (None, slice(None))), (4,), (1, 4)),
+    "x[:, None, :]": (lambda b, x: operators.getitem(b, x, (slice(None), None, slice(None))), (4,), (4, 1)),
     "x[None]": (lambda b, x: operators.getitem(b, x, None), (4,), (1, 4)),
     "x[:]": (lambda b, x: operators.getitem(b, x, slice(None)), (4,), (4,)),
     "x[:, None, None]": (lambda b, x: operators.getitem(b, x, (slice(None), None, None)), (4,), (4, 1, 1)),

@@ -24,7 +24,10 @@ NO_SHAPE = "a pointer knows nothing of the size behind it: pass that as an argum
 
 
 def getitem(b, x, index):
-    """`x[index]`: new axes with None, whole axes with `:`, or one element with one integer for each axis."""
+    """`x[index]`: new axes with None, whole axes with `:`, or one element with one integer for each axis.
+
+    A `:` behind the last axis has no effect: published kernels write `x[:, :, None, :]` of a tile with two axes.
+    """
     x = unwrap(x)
     if number(x) is not None and _is_shaping(index) and index != ():
         x = to_tensor(b, x)  # a constant gets axes like a scalar: an argument that equals 1 is one
@@ -36,16 +39,15 @@ def getitem(b, x, index):
     index = index if isinstance(index, builtins.tuple) else (index,)
     if all(map(_is_integer, index)) and index:
         return element_at(b, x, index, x.shape)
-    axis = 0
     handle = x.handle
-    for part in index:
-        if part is None:
+    for axis, part in enumerate(index):
+        if part is not None:
+            if not _is_whole_axis(part):
+                raise _unsupported_index(part)
+        elif axis > len(T.shape(handle.type)):
+            raise fail(ValueError, f"too many indices: a tensor of shape {x.shape} has no axis {axis - 1}")
+        else:
             handle = ops.expand_dims(b, handle, axis=axis)
-        elif not _is_whole_axis(part):
-            raise _unsupported_index(part)
-        elif axis >= len(T.shape(handle.type)):
-            raise fail(ValueError, f"too many indices: a tensor of shape {x.shape} has no axis {axis}")
-        axis += 1
     return tensor(handle)
 
 
