@@ -20,6 +20,7 @@ from tritium import cache, knobs
 from tritium.backends.driver import driver
 from tritium.compiler import pool
 from tritium.errors import AutotunerError
+from tritium.interp.eager import InterpretedFunction
 from tritium.runtime import kept, readiness, trials, tuning
 from tritium.runtime.autotuner import Autotuner, Config, autotune
 
@@ -321,6 +322,11 @@ def test_other_arguments_are_another_question(ours):
     assert times_measured(ours, tuned(), n=101) == 3, "another value of the key"
     assert times_measured(ours, tuned(), KIND="other") == 3, "another constant"
     assert times_measured(ours, tuned()) == 0
+
+
+def test_eager_kernels_are_tuned_in_every_process(ours):
+    kernel = InterpretedFunction(double_other.fn)
+    assert times_measured(ours, tuned(kernel=kernel)) == times_measured(ours, tuned(kernel=kernel)) == 3
 
 
 def test_devices_of_one_kind_are_told_apart(monkeypatch):

@@ -90,7 +90,7 @@ class Store(NamedTuple):
            arguments: Mapping[str, Any] = {}, how: str = "") -> Store | None:
         """The place for results of measuring somehow; None for what has no lasting identity: hooks, interpreted
         kernels."""
-        jitted = innermost(fn, lambda f: hasattr(f, "cache_key"))
+        jitted = innermost(fn, lambda f: hasattr(f, "params"))
         if jitted is None or any(config.pre_hook for config in configs):
             return None
         parts = [cache.fingerprint(), _device(), jitted.cache_key, signature_text(jitted, arguments),
