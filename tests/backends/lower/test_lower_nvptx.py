@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+import tritium as triton
+import tritium.language as tl
 from tritium import passes
 from tritium.backends import get
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.nvptx.assemble import ptxas
 from tritium.backends.nvptx.assemble.traits import Traits
-from tritium.compiler.sources import with_options
+from tritium.compiler.sources import ASTSource, with_options
 from tritium.errors import CompilationError
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
@@ -124,3 +126,29 @@ def test_assembly_that_llvm_would_end_the_process_for_is_refused(asm):
     text = f"kernel @f(%o: ptr<i32>, %n: i32) {{\n  %x = inline_asm %n {{{attrs}}} : i32\n  store %o, %x\n}}"
     with pytest.raises(CompilationError, match=r"names no register; write \$0 to \$1, and \$\$ for a dollar sign"):
         stages_of(verify(parse_module(text)), 90)
+
+
+def _with_a_number(x):
+    """A kernel that gives assembly an input by the constraint n."""
+    attrs = 'asm="lop3.b32 $0, $1, $2, 7, 234;", constraints="=r,r,n", types=(i32,), pure=True, pack=1'
+    constant, x = "%c = constant {value=983055, type=i32} : i32", f"%x = inline_asm %n, {x} {{{attrs}}} : i32"
+    return verify(parse_module(f"kernel @f(%o: ptr<i32>, %n: i32) {{\n  {constant}\n  {x}\n  store %o, %x\n}}"))
+
+
+def test_a_constant_input_of_assembly_is_a_number_in_its_text():
+    assert re.search(r"lop3.b32\s+%r\d+, %r\d+, 983055, 7, 234;", stages_of(_with_a_number("%c"), 90)[0]["ptx"])
+
+
+def test_a_number_of_assembly_is_known_at_compile_time():
+    with pytest.raises(CompilationError, match="constraint 'n' takes an integer that is known at compile time"):
+        stages_of(_with_a_number("%n"), 90)
+
+
+def test_refused_assembly_is_underlined():
+    @triton.jit
+    def kernel(p):
+        tl.store(p, tl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,q", [7], dtype=tl.int32, is_pure=True, pack=1))
+
+    source = ASTSource(kernel, {"p": "*i32"})
+    with pytest.raises(CompilationError, match=r"(?s)unknown constraint 'q'.*-->.*\^\^\^\^"):
+        triton.compile(source, target=GPUTarget("cuda", 90, 32))

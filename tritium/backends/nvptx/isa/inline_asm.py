@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from .... import ops
-from ....errors import CompilationError
+from ....errors import CompilationError, place_of
 from ....ir import types as T
 from ...gpu.lower.function import llvm_type
 from ...gpu.lower.words import pack_words, unpack_word
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from .target import NvLowering
 
 _REGISTER = {"r": "i32", "l": "i64", "f": "float", "d": "double", "h": "i16", "b": "i1", "c": "i8"}
+_NUMBER = "n", "i"  # constraints of inputs that the text holds as numbers, not as registers
 
 
 def inline_asm(g: NvLowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     """One asm statement for each group of `pack` registers."""
     w, pack = g.w, op.attrs["pack"]
     constraints = op.attrs["constraints"].replace(" ", "")
-    outputs, inputs = _constraints(constraints)
-    _check_placeholders(op.attrs["asm"], len(outputs) + len(inputs))
+    outputs, inputs = _constraints(op, constraints)
+    _check_placeholders(op, len(outputs) + len(inputs))
     count = len(xs[0]) if xs else 1
     outs = [[] for _ in op.types]
     side = "" if op.attrs["pure"] else "sideeffect "
@@ -34,9 +35,9 @@ def inline_asm(g: NvLowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ..
     for start in range(0, count, pack):
         words = [word for x, value in zip(xs, op.operands) for word in _words(g, x[start : start + pack], value.type)]
         if len(words) != len(inputs):
-            _refuse(f"inline assembly has {len(inputs)} inputs, but its arguments fill {len(words)} registers for "
+            _refuse(op, f"inline assembly has {len(inputs)} inputs, but its arguments fill {len(words)} registers for "
                     f"pack={pack}")
-        arguments = ", ".join(_as(g, word, kind).typed for word, kind in zip(words, inputs))
+        arguments = ", ".join(_input(g, op, word, kind).typed for word, kind in zip(words, inputs))
         call = f'asm {side}"{text}", "{constraints}"({arguments})'
         if not outputs:
             w.effect(f"call void {call}")
@@ -45,16 +46,16 @@ def inline_asm(g: NvLowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ..
         each = lambda k, kind, made=made: w.emit(kind, f"extractvalue {result} {made}, {k}", made)
         parts = [made] if len(outputs) == 1 else [each(k, kind) for k, kind in enumerate(outputs)]
         for out, t in zip(outs, op.types):
-            out += _elements(g, parts, T.element(t), pack)
+            out += _elements(g, op, parts, T.element(t), pack)
     return tuple(outs)
 
 
-def _refuse(what: str) -> NoReturn:
-    raise CompilationError(None, None, what)
+def _refuse(op: Op, what: str) -> NoReturn:
+    raise CompilationError(None, None, what, span=place_of(op.loc))
 
 
-def _constraints(text: str) -> tuple[list[str], list[str]]:
-    """LLVM types of the outputs and of the inputs that a constraint string names."""
+def _constraints(op: Op, text: str) -> tuple[list[str], list[str]]:
+    """LLVM types of the outputs and of the inputs that a constraint string names; a number's is its constraint."""
     outputs, inputs = [], []
     for item in text.split(","):
         if item.startswith("~"):
@@ -62,21 +63,25 @@ def _constraints(text: str) -> tuple[list[str], list[str]]:
         letter = re.sub(r"[=&+*]", "", item)
         if letter.isdigit():
             inputs.append(outputs[int(letter)])
+        elif item in _NUMBER:
+            inputs.append(item)
         elif letter not in _REGISTER:
-            _refuse(f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}")
+            _refuse(op, f"unknown constraint {item!r} in inline assembly; use one of {', '.join(_REGISTER)}, or n for "
+                    "a number")
         else:
             (outputs if item.startswith("=") else inputs).append(_REGISTER[letter])
     return outputs, inputs
 
 
-def _check_placeholders(text: str, count: int) -> None:
+def _check_placeholders(op: Op, count: int) -> None:
     """Refuse what LLVM would end the process for: a `$` that stands for no register."""
+    text = op.attrs["asm"]
     for found in re.finditer(r"\$(?:\$|(\d+)|\{(\d+)\})?", text):
         number = found[1] or found[2]
         if found[0] == "$" or (number and int(number) >= count):
             shown = text[found.start() :].split()[0]
             have = f"write $0 to ${count - 1}" if count else "it has none"
-            _refuse(f"inline assembly: {shown!r} names no register; {have}, and $$ for a dollar sign")
+            _refuse(op, f"inline assembly: {shown!r} names no register; {have}, and $$ for a dollar sign")
 
 
 def _words(g: NvLowering, items: Sequence[Val], t: T.Type) -> list[Val]:
@@ -88,7 +93,16 @@ def _words(g: NvLowering, items: Sequence[Val], t: T.Type) -> list[Val]:
     return pack_words(g, list(items)) if element.bits < 32 else list(items)
 
 
-def _as(g: NvLowering, x: Val, kind: str) -> Val:
+def _input(g: NvLowering, op: Op, x: Val, kind: str) -> Val:
+    """A register of the type a constraint asks for, or a number where it asks for that."""
+    if kind not in _NUMBER:
+        return _as(g, op, x, kind)
+    if not re.fullmatch(r"-?\d+", x):  # LLVM would end the process
+        _refuse(op, f"inline assembly: constraint {kind!r} takes an integer that is known at compile time")
+    return x
+
+
+def _as(g: NvLowering, op: Op, x: Val, kind: str) -> Val:
     """A register of the type a constraint asks for."""
     if x.type == kind:
         return x
@@ -98,14 +112,14 @@ def _as(g: NvLowering, x: Val, kind: str) -> Val:
         return g.w.cast("bitcast", x, kind)
     if x.type.startswith("i") and kind.startswith("i"):
         return g.w.cast("zext" if want > have else "trunc", x, kind)
-    _refuse(f"inline assembly: a {have}-bit argument does not fit a {want}-bit register")
+    _refuse(op, f"inline assembly: a {have}-bit argument does not fit a {want}-bit register")
 
 
-def _elements(g: NvLowering, parts: list[Val], t: T.Scalar | T.Ptr, pack: int) -> list[Val]:
+def _elements(g: NvLowering, op: Op, parts: list[Val], t: T.Scalar | T.Ptr, pack: int) -> list[Val]:
     """Take the next result's elements from the front of the output registers."""
     kind = llvm_type(t)
     if t is T.i1 or t.bits >= 32:
-        return [_as(g, parts.pop(0), kind) for _ in range(pack)]
+        return [_as(g, op, parts.pop(0), kind) for _ in range(pack)]
     out = []
     while len(out) < pack:
         word = parts.pop(0)
