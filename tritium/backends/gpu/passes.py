@@ -31,6 +31,7 @@ from .rewrite.join_sums import join_sums
 from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
+from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.simplify_induction import simplify_induction
@@ -90,6 +91,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(multiply_scaled),
         on(split_clusters),
         on(sort_topk),
+        on(reduce_in_chunks),
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),

@@ -1,0 +1,192 @@
+"""Reductions of tiles that do not fit the registers become loops over chunks of them.
+
+    x = load p + arange(0, 131072)                  for s in 4096, 131072, 4096:
+    m = reduce x {max}                      ->        acc = max(acc, load p + (arange(0, 4096) + s))
+                                                    m = reduce acc {max}
+
+A thread of four warps would hold 1024 elements; the assembler takes a minute for that, and keeps them in memory. What
+is computed from such elements is computed in the loop as well. A tile that is reduced twice is loaded twice; one that
+is stored, too, stays as it is. The order of a reduction is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .... import ops
+from ....ir import types as T
+from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, effects, sweep
+from ....passes.dce import dce
+from ....passes.functions import each_function
+
+if TYPE_CHECKING:
+    from ..target import Target
+
+MOST = 128  # elements of a tile in each thread that are reduced at once
+CHUNK = 32  # elements of a chunk in each thread
+
+
+def reduce_in_chunks(module: Module, target: Target) -> Module:
+    """Reduce tiles of which a thread would hold too many elements chunk by chunk.
+
+    >>> from types import SimpleNamespace
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module('''kernel @f(%p: ptr<i32>) {num_warps=1} {
+    ...   %0 = arange {start=0, end=8192} : tile<8192xi32>
+    ...   %1 = splat %p {shape=(8192,)} : tile<8192xptr<i32>>
+    ...   %2 = addptr %1, %0 : tile<8192xptr<i32>>
+    ...   %3 = load %2 : tile<8192xi32>
+    ...   %4 = reduce %3 {axis=0} : i32 {
+    ...   ^(%a: i32, %b: i32):
+    ...     %5 = add %a, %b : i32
+    ...     yield %5
+    ...   }
+    ...   store %p, %4
+    ... }''')
+    >>> made = reduce_in_chunks(m, SimpleNamespace(warp_size=32))
+    >>> [(op.kind.name, str(op.type)) for op in made.body.ops[-3:-1]]
+    [('for', 'tile<1024xi32>'), ('reduce', 'i32')]
+    """
+    if ops.reduce not in module.kinds or module.attrs.get("num_ctas", 1) > 1:
+        return module
+    threads = module.attrs["num_warps"] * target.warp_size
+
+    @each_function
+    def run(module: Module) -> Module:
+        found = _found(module.body, MOST * threads)
+
+        def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
+            return _in_chunks(b, op, CHUNK * threads) if op.kind is ops.reduce and b.original in found else None
+
+        return dce(sweep(module, rule)) if found else module
+
+    return run(module)
+
+
+# --- which reductions -------------------------------------------------------------------------------------------------
+def _found(body: Block, most: int) -> set[Op]:
+    """The reductions of large tiles that are computed, element by element, from what is loaded just before them."""
+    slices = {}
+    for block in _blocks(body):
+        for at, op in enumerate(block.ops):
+            if op.kind is ops.reduce and _large(op, most) and _elementwise(op.regions[0]):
+                made = _slice(op)
+                if made is not None and _loaded_before(made, block, at):
+                    slices[op] = made
+    users: dict[Op, list[Op]] = {}
+    for op in walk(body):
+        for x in op.operands:
+            if type(x) is Op:
+                users.setdefault(x, []).append(op)
+    while slices:  # an element that is needed elsewhere is in a register anyway
+        inside = {*slices}.union(*slices.values())
+        needed = [op for op, made in slices.items() if any(user not in inside for x in _from_memory(made)
+                                                           for user in users.get(x, ()))]
+        if not needed:
+            break
+        slices = {op: made for op, made in slices.items() if op not in needed}
+    return {*slices}
+
+
+def _blocks(block: Block) -> list[Block]:
+    return [block, *[inner for op in block.ops for region in op.regions for inner in _blocks(region)]]
+
+
+def _large(op: Op, most: int) -> bool:
+    return all(len(T.shape(x.type)) == 1 and T.numel(x.type) > most for x in op.operands)
+
+
+def _elementwise(region: Block) -> bool:
+    """Whether two elements are combined by ops that tiles have as well."""
+    return all((op.kind.elementwise or op.kind is ops.constant) and not effects(op) for op in region.ops[:-1])
+
+
+def _slice(reduction: Op) -> set[Op] | None:
+    """The ops that compute the tiles of a reduction; None if one of them is not computed element by element."""
+    made, stack = set(), list(reduction.operands)
+    while stack:
+        x = stack.pop()
+        if type(x.type) is not T.Tile or x in made:
+            continue
+        known = type(x) is Op and (x.kind.elementwise or x.kind in (ops.arange, ops.splat, ops.load))
+        if not known or len(x.types) > 1 or effects(x) == "write":
+            return None
+        made.add(x)
+        stack += x.operands
+    return made
+
+
+def _loaded_before(made: set[Op], block: Block, at: int) -> bool:
+    """Whether a slice loads, all in the block of its reduction, and nothing is written in between."""
+    loads = {x for x in made if effects(x)}
+    first = next((k for k, op in enumerate(block.ops[:at]) if op in loads), None)
+    if first is None or not all(op in {*block.ops[first:at]} for op in loads):
+        return False
+    return all(effects(op) != "write" for op in block.ops[first:at])
+
+
+def _from_memory(made: set[Op]) -> set[Op]:
+    """The ops of a slice that load, or compute with what was loaded."""
+    found: set[Op] = set()
+    while True:
+        more = {x for x in made if x not in found and (effects(x) or any(y in found for y in x.operands))}
+        if not more:
+            return found
+        found |= more
+
+
+# --- loops over chunks ------------------------------------------------------------------------------------------------
+def _in_chunks(b: Rewriter, op: Op, chunk: int) -> tuple[Value, ...]:
+    """The results of a reduction, whose tiles a loop combines chunk by chunk."""
+    integer = lambda n: b.emit(ops.constant, (), {"value": n, "type": T.i32})
+    size = T.numel(op.operands[0].type)
+    first = _chunks(b, op.operands, integer(0), chunk)
+    bounds = integer(chunk), integer(size), integer(chunk)
+    with b.region([T.i32, *[x.type for x in first]], ["start", *[""] * len(first)]) as inner:
+        start, *sums = inner.args
+        ops.yield_(b, *_combined(b, op.regions[0], [*sums, *_chunks(b, op.operands, start, chunk)], chunk))
+    made = b.emit_as_is(ops.for_, (*bounds, *first), {**ops.for_.defaults, "nonempty": True}, [inner.block], op.loc)
+    made = b.emit_as_is(ops.reduce, made if type(made) is tuple else (made,), op.attrs, op.regions, op.loc)
+    return made if type(made) is tuple else (made,)
+
+
+def _chunks(b: Rewriter, xs: tuple[Value, ...], start: Value, chunk: int) -> list[Value]:
+    """`chunk` elements of each tile, from the element `start`."""
+    made: dict[Value, Value] = {}
+
+    def of(x: Value) -> Value:
+        if type(x.type) is not T.Tile or type(x) is not Op:
+            return x
+        if x not in made:
+            made[x] = _chunk(b, x, of, start, chunk)
+        return made[x]
+
+    return [of(x) for x in xs]
+
+
+def _chunk(b: Rewriter, x: Op, of: Callable[[Value], Value], start: Value, chunk: int) -> Value:
+    if x.kind is ops.arange:
+        numbers = b.emit(ops.arange, (), {**x.attrs, "end": x.attrs["start"] + chunk})
+        offset = b.emit(ops.splat, (start,), {"shape": (chunk,)})
+        return b.emit(ops.add, (numbers, offset), loc=x.loc)
+    attrs = {**x.attrs, "shape": (chunk,)} if x.kind is ops.splat else x.attrs
+    return b.emit(x.kind, [of(y) for y in x.operands], attrs, loc=x.loc)
+
+
+def _combined(b: Rewriter, region: Block, xs: list[Value], chunk: int) -> list[Value]:
+    """The ops of a region on tiles instead of elements."""
+    made: dict[Value, Value] = dict(zip(region.args, xs, strict=True))
+
+    def of(x: Value) -> Value:
+        if x not in made:  # known outside
+            made[x] = b.emit(ops.splat, (x,), {"shape": (chunk,)})
+        return made[x]
+
+    for op in region.ops[:-1]:
+        if op.kind is ops.constant:
+            made[op] = b.emit(ops.splat, (b.emit(op.kind, (), op.attrs),), {"shape": (chunk,)})
+        else:
+            made[op] = b.emit(op.kind, [of(x) for x in op.operands], op.attrs, loc=op.loc)
+    return [of(x) for x in region.yields]
