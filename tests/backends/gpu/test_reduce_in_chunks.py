@@ -11,6 +11,7 @@ from tritium.backends.gpu.rewrite.reduce_in_chunks import CHUNK, MOST, reduce_in
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.ir import types as T
 from tritium.ir.core import walk
+from tritium.ir.verify import verify
 
 N = 2 * MOST * 32  # elements that one warp does not hold
 
@@ -50,6 +51,14 @@ def in_a_loop(out, p, rows, N: tl.constexpr):
 
 
 @triton.jit
+def four_sums(out, p, q, w, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(p + i, mask=i < n, other=0.0)
+    y = tl.load(q + i, mask=i < n, other=0.0)
+    tl.store(out, tl.sum(x * y, axis=0) + 2 * tl.sum(y, axis=0) + 3 * tl.max(w * y, axis=0) + tl.min(x * y * w, axis=0))
+
+
+@triton.jit
 def kept(out, p, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(p + i)
@@ -77,6 +86,7 @@ CHUNKED = {
     "argmax": (first_of_the_largest, [np.zeros(1, np.int32), _values(N), 1 + _values(N, 1) ** 2, N - 37]),
     "twice": (log_of_sum, [np.zeros(1, np.float32), _values(N), N - 37]),
     "function": (by_a_function_with_a_constant, [np.zeros(1, np.int32), np.arange(N + 8, dtype=np.int32)]),
+    "together": (four_sums, [np.zeros(1, np.float32), np.round(_values(N)), np.round(_values(N, 1)), 2.0, N - 37]),
     "loop": (in_a_loop, [np.zeros(3, np.float32), np.round(_values(3 * N)), 3]),
 }
 AT_ONCE = {
@@ -86,18 +96,26 @@ AT_ONCE = {
 }
 
 
-def _largest(kernel, args):
-    """How many elements the largest tile has that the rewritten kernel of one warp reduces."""
+LOOPS = {"twice": 2, "loop": 2}  # others have one
+
+
+def _rewritten(kernel, args):
+    """The ops of a kernel for one warp."""
     module = module_of(kernel, [*args, N])[0]
     module = module.replace(attrs={**module.attrs, "num_warps": 1, "num_ctas": 1})
-    made = reduce_in_chunks(module, NvTarget.of(90))
-    return max(T.numel(op.operands[0].type) for op in walk(made.body) if op.kind is ops.reduce)
+    return [*walk(verify(reduce_in_chunks(module, NvTarget.of(90))).body)]
+
+
+def _largest(kernel, args):
+    """How many elements the largest tile has that is reduced."""
+    return max(T.numel(op.operands[0].type) for op in _rewritten(kernel, args) if op.kind is ops.reduce)
 
 
 @pytest.mark.parametrize("name", CHUNKED)
 def test_a_chunk_at_a_time(check, name):
     kernel, args = CHUNKED[name]
-    assert _largest(kernel, args) == 32 * CHUNK
+    assert _largest(kernel, args) == 32 * (CHUNK // 2 if name == "together" else CHUNK)
+    assert sum(op.kind is ops.for_ for op in _rewritten(kernel, args)) == LOOPS.get(name, 1)
     check(kernel, *args, N, warps=1, tolerance=1e-5)
 
 

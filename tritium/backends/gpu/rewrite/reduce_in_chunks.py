@@ -5,8 +5,8 @@
                                                     m = reduce acc {max}
 
 A thread of four warps would hold 1024 elements; the assembler takes a minute for that, and keeps them in memory. What
-is computed from such elements is computed in the loop as well. A tile that is reduced twice is loaded twice; one that
-is stored, too, stays as it is. The order of a reduction is open.
+is computed from such elements is computed in the loop as well. Reductions that do not wait for each other share a loop;
+others load again. A tile that is stored, too, stays as it is. The order of a reduction is open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.core import Block, Module, Op, Result, Value, walk
 from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..target import Target
 
 MOST = 128  # elements of a tile in each thread that are reduced at once
-CHUNK = 32  # elements of a chunk in each thread
+CHUNK = 32  # elements of a chunk in each thread, if one or two tiles are combined; half of that for four, a quarter
 
 
 def reduce_in_chunks(module: Module, target: Target) -> Module:
@@ -55,21 +55,27 @@ def reduce_in_chunks(module: Module, target: Target) -> Module:
 
     @each_function
     def run(module: Module) -> Module:
-        found = _found(module.body, MOST * threads)
+        groups = _groups(module.body, MOST * threads)
+        made: dict[Op, tuple[Value, ...]] = {}
 
         def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
-            return _in_chunks(b, op, CHUNK * threads) if op.kind is ops.reduce and b.original in found else None
+            if op.kind is not ops.reduce or b.original not in groups:
+                return None
+            if b.original not in made:
+                made.update(_in_chunks(b, groups[b.original], CHUNK * threads))
+            return made[b.original]
 
-        return dce(sweep(module, rule)) if found else module
+        return dce(sweep(module, rule)) if groups else module
 
     return run(module)
 
 
 # --- which reductions -------------------------------------------------------------------------------------------------
-def _found(body: Block, most: int) -> set[Op]:
-    """The reductions of large tiles that are computed, element by element, from what is loaded just before them."""
-    slices = {}
-    for block in _blocks(body):
+def _groups(body: Block, most: int) -> dict[Op, list[Op]]:
+    """The reductions of large tiles that are computed, element by element, from what is loaded just before them; each
+    with those that share its loop."""
+    slices, blocks = {}, _blocks(body)
+    for block in blocks:
         for at, op in enumerate(block.ops):
             if op.kind is ops.reduce and _large(op, most) and _elementwise(op.regions[0]):
                 made = _slice(op)
@@ -87,7 +93,28 @@ def _found(body: Block, most: int) -> set[Op]:
         if not needed:
             break
         slices = {op: made for op, made in slices.items() if op not in needed}
-    return {*slices}
+    return {op: group for block in blocks for group in _together(block, slices) for op in group}
+
+
+def _together(block: Block, slices: dict[Op, set[Op]]) -> list[list[Op]]:
+    """The reductions of a block, those of one size together that can be computed where the first of them stands."""
+    groups: list[list[Op]] = []
+    place = {op: at for at, op in enumerate(block.ops)}
+    for op in block.ops:
+        if op not in slices:
+            continue
+        numbers = {x.op if type(x) is Result else x for made in slices[op] for x in made.operands}
+        numbers = {x for x in numbers if type(x) is Op and type(x.type) is not T.Tile}
+        for group in groups:
+            first = place[group[0]]
+            alike = T.numel(group[0].operands[0].type) == T.numel(op.operands[0].type)
+            quiet = all(effects(x) != "write" for x in block.ops[first : place[op]])
+            if alike and quiet and all(place.get(x, -1) < first for x in numbers):
+                group.append(op)
+                break
+        else:
+            groups.append([op])
+    return groups
 
 
 def _blocks(block: Block) -> list[Block]:
@@ -138,27 +165,36 @@ def _from_memory(made: set[Op]) -> set[Op]:
 
 
 # --- loops over chunks ------------------------------------------------------------------------------------------------
-def _in_chunks(b: Rewriter, op: Op, chunk: int) -> tuple[Value, ...]:
-    """The results of a reduction, whose tiles a loop combines chunk by chunk."""
+def _in_chunks(b: Rewriter, group: list[Op], chunk: int) -> dict[Op, tuple[Value, ...]]:
+    """The results of reductions, whose tiles a loop combines chunk by chunk."""
     integer = lambda n: b.emit(ops.constant, (), {"value": n, "type": T.i32})
-    size = T.numel(op.operands[0].type)
-    first = _chunks(b, op.operands, integer(0), chunk)
+    tiles = [x for op in group for x in op.operands]
+    size, chunk = T.numel(tiles[0].type), chunk >> min(2, max(0, (len(tiles) - 1).bit_length() - 1))
+    first = _chunks(b, tiles, integer(0), chunk)
     bounds = integer(chunk), integer(size), integer(chunk)
     with b.region([T.i32, *[x.type for x in first]], ["start", *[""] * len(first)]) as inner:
         start, *sums = inner.args
-        ops.yield_(b, *_combined(b, op.regions[0], [*sums, *_chunks(b, op.operands, start, chunk)], chunk))
-    made = b.emit_as_is(ops.for_, (*bounds, *first), {**ops.for_.defaults, "nonempty": True}, [inner.block], op.loc)
-    made = b.emit_as_is(ops.reduce, made if type(made) is tuple else (made,), op.attrs, op.regions, op.loc)
-    return made if type(made) is tuple else (made,)
+        new, out = _chunks(b, tiles, start, chunk), []
+        for op in group:
+            k, n = len(out), len(op.operands)
+            out += _combined(b, op.regions[0], [*sums[k : k + n], *new[k : k + n]], chunk)
+        ops.yield_(b, *out)
+    made = b.emit_as_is(ops.for_, (*bounds, *first), {**ops.for_.defaults, "nonempty": True}, [inner.block])
+    rest, results = list(made) if type(made) is tuple else [made], {}
+    for op in group:
+        xs, rest = rest[: len(op.operands)], rest[len(op.operands) :]
+        made = b.emit_as_is(ops.reduce, xs, op.attrs, op.regions, op.loc)
+        results[op] = made if type(made) is tuple else (made,)
+    return results
 
 
-def _chunks(b: Rewriter, xs: tuple[Value, ...], start: Value, chunk: int) -> list[Value]:
-    """`chunk` elements of each tile, from the element `start`."""
+def _chunks(b: Rewriter, xs: list[Value], start: Value, chunk: int) -> list[Value]:
+    """`chunk` elements of each tile of the old module, from the element `start`."""
     made: dict[Value, Value] = {}
 
     def of(x: Value) -> Value:
         if type(x.type) is not T.Tile or type(x) is not Op:
-            return x
+            return b.value(x)
         if x not in made:
             made[x] = _chunk(b, x, of, start, chunk)
         return made[x]
@@ -181,7 +217,7 @@ def _combined(b: Rewriter, region: Block, xs: list[Value], chunk: int) -> list[V
 
     def of(x: Value) -> Value:
         if x not in made:  # known outside
-            made[x] = b.emit(ops.splat, (x,), {"shape": (chunk,)})
+            made[x] = b.emit(ops.splat, (b.value(x),), {"shape": (chunk,)})
         return made[x]
 
     for op in region.ops[:-1]:
