@@ -292,3 +292,22 @@ def test_quotients_of_multiples(op, by, wanted):
       print %1 {{prefix=""}}
     }}""", op)
     assert found.divisibility == (wanted,)
+
+
+def test_rows_that_become_one_stay_contiguous():
+    """As where a tile of tiles is stored as one row: 4 rows of 64, each from a multiple of 16."""
+    flat, pairs = axis_info_of("""kernel @f(%n: i32 {divisible=16}) {
+      %0 = arange {start=0, end=4} : tile<4xi32>
+      %1 = expand_dims %0 {axis=1} : tile<4x1xi32>
+      %2 = splat %n {shape=(4, 1)} : tile<4x1xi32>
+      %3 = mul %1, %2 : tile<4x1xi32>
+      %4 = broadcast %3 {shape=(4, 64)} : tile<4x64xi32>
+      %5 = arange {start=0, end=64} : tile<64xi32>
+      %6 = expand_dims %5 {axis=0} : tile<1x64xi32>
+      %7 = broadcast %6 {shape=(4, 64)} : tile<4x64xi32>
+      %8 = add %4, %7 : tile<4x64xi32>
+      %9 = reshape %8 {shape=(256,)} : tile<256xi32>
+      %10 = reshape %8 {shape=(128, 2)} : tile<128x2xi32>
+    }""", "reshape")
+    assert flat == AxisInfo((64,), (16,), (1,))
+    assert (pairs.contiguity, pairs.divisibility[1]) == ((1, 2), 2)

@@ -230,7 +230,7 @@ class _Axes(Domain):
 
 
 def _reshape(op, x):
-    """Axes that survive keep their info; an axis split in two keeps it in its inner part."""
+    """Axes that survive keep their info. Else the innermost one, split or joined, keeps groups that fit both shapes."""
     old, new = T.shape(op.operands[0].type), T.shape(op.type)
     plain = [(d, k) for k, d in enumerate(old) if d != 1]
     wanted = [(d, k) for k, d in enumerate(new) if d != 1]
@@ -240,8 +240,8 @@ def _reshape(op, x):
             for mine, theirs in zip(out, x):
                 mine[b] = theirs[a]
         return AxisInfo(*map(tuple, out))
-    if len(plain) == 1 and wanted:
-        axis, inner = plain[0][1], wanted[-1][1]
+    if plain and wanted:
+        axis, inner = plain[-1][1], wanted[-1][1]
         out = [list(xs) for xs in _nothing(op.type)]
         size = new[inner]
         out[0][inner], out[2][inner] = min(x.contiguity[axis], size), min(x.constancy[axis], size)
