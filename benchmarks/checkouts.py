@@ -3,9 +3,10 @@
     git worktree add ../before main~1
     python benchmarks/checkouts.py ../before . --rounds 7
     python benchmarks/checkouts.py ../before . --device cuda     # the rows of gpu.py, on an NVIDIA GPU
+    python benchmarks/checkouts.py ../before . --compile         # import, and compiling every kernel of compile_time.py
 
-Every round runs each checkout in fresh processes, in turns; a figure is the least of all rounds. Rows within a few per
-cent of 1.00 are noise: `before` against itself shows how much.
+Every round runs each checkout in fresh processes, in turns; a figure is the least of all rounds, of `--compile` their
+median. Rows within a few per cent of 1.00 are noise: `before` against itself shows how much.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 
-from compile_time import CALLS, FIRST_CALL, LATER_CALL
+from compile_time import CALLS, FIRST_CALL, IMPORT, LATER_CALL
 
 # `rows_of` maps a name to the function that is timed.
 MEASURE = """
@@ -118,14 +120,31 @@ def on_cpu(checkout: str, kept: str, threads: int) -> dict[str, float]:
     """Microseconds of every row on the CPU, of one round."""
     settings = {"TRITIUM_BACKEND": "cpu", "TRITIUM_NUM_THREADS": str(threads)}
     found = json.loads(run(checkout, MEASURE, kept, **settings))
-    for name in ("vector add", "matmul"):
+    return {**found, **_compiling(checkout, ("vector add", "matmul"), settings)}
+
+
+def compiling(checkout: str) -> dict[str, float]:
+    """Microseconds of importing, and of compiling every kernel, of one round."""
+    settings = {"TRITIUM_BACKEND": "cpu", "TRITIUM_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as empty:
+        found = _two_times("import", run(checkout, IMPORT, empty))
+    return {**found, **_compiling(checkout, tuple(CALLS), settings)}
+
+
+def _compiling(checkout: str, names: tuple[str, ...], settings: dict[str, str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name in names:
         with tempfile.TemporaryDirectory() as empty:  # FIRST_CALL twice: the second finds what the first has kept
             calls = ("second kernel", LATER_CALL), ("first ever", FIRST_CALL), ("from the cache", FIRST_CALL)
             for what, code in calls:
                 cache = tempfile.mkdtemp(dir=empty) if what == "second kernel" else empty
-                time = float(run(checkout, code.format(make=CALLS[name]), cache, **settings).split()[0])
-                found[f"{what}, {name}, processor time"] = time * 1e6
+                found |= _two_times(f"{what}, {name}", run(checkout, code.format(make=CALLS[name]), cache, **settings))
     return found
+
+
+def _two_times(what: str, printed: str) -> dict[str, float]:
+    processor, clock = (float(x) * 1e6 for x in printed.split())
+    return {f"{what}, processor time": processor, f"{what}, clock": clock}
 
 
 def main() -> None:
@@ -136,18 +155,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
-    best: dict[str, dict[str, float]] = {args.before: {}, args.after: {}}
+    times: dict[str, dict[str, list[float]]] = {args.before: {}, args.after: {}}
     with tempfile.TemporaryDirectory() as kept:
         for k in range(args.rounds):
             for checkout in (args.before, args.after)[:: 1 if k % 2 else -1]:
-                found = on_gpu(checkout, kept) if args.device == "cuda" else on_cpu(checkout, kept, args.threads)
+                found = (compiling(checkout) if args.compile else on_gpu(checkout, kept) if args.device == "cuda"
+                         else on_cpu(checkout, kept, args.threads))
                 for name, time in found.items():
-                    best[checkout][name] = min(time, best[checkout].get(name, time))
-    print(f"{args.device}, {args.threads} thread(s), least of {args.rounds} rounds, us\n")
+                    times[checkout].setdefault(name, []).append(time)
+    figure, word = (statistics.median, "median") if args.compile else (min, "least")
+    print(f"{args.device}, {args.threads} thread(s), {word} of {args.rounds} rounds, us\n")
     print(f"{'':44}{'before':>12}{'after':>12}{'ratio':>8}")
-    for name, before in best[args.before].items():
-        after = best[args.after][name]
+    for name in times[args.before]:
+        before, after = (figure(times[checkout][name]) for checkout in (args.before, args.after))
         print(f"{name:44}{before:12.2f}{after:12.2f}{after / before:8.2f}")
 
 

@@ -47,6 +47,16 @@ from tritium.kernels.attention import forward_kernel
 x, lse = np.zeros((64, 64), np.float32), np.zeros(64, np.float32)
 call = lambda: forward_kernel[(1, 1)](x, x, x, x, lse, 0.125, 64, 64 * 64, D=64, BLOCK_M=64, BLOCK_N=64, CAUSAL=False)
 """,
+    "layer norm": """
+from tritium.kernels.layer_norm import forward_kernel
+x, row, one = np.zeros((1, 1000), np.float32), np.zeros(1000, np.float32), np.zeros(1, np.float32)
+call = lambda: forward_kernel[(1,)](x, row, row, x, one, one, 1000, 1000, 1e-5, BLOCK=1024)
+""",
+    "convolution": """
+from tritium.kernels.conv2d import conv_kernel
+x, w = np.zeros((1, 16, 8, 8), np.float32), np.zeros((16, 16, 3, 3), np.float32)
+call = lambda: conv_kernel[(1, 1)](x, w, x, 1, 16, 8, 8, 16, 8, 8, 1, 1, KH=3, KW=3, BLOCK_M=64, BLOCK_N=16, BLOCK_K=16)
+""",
 }
 FIRST_CALL = """
 import time
