@@ -25,8 +25,7 @@ from collections.abc import Iterator
 # Text, which is compiled when it is used: most processes write no code. A line is matched where a word of it says that
 # it may fit, for few do.
 _LABEL = r"([\w.]+):"
-_INSTRUCTION = r"  [^] ;]"  # its further lines are indented more, or close a bracket
-_END = r"  (?:br|ret|switch|unreachable)\b"
+_ENDS = ("  br ", "  ret ", "  switch ", "  unreachable")
 _JUMP = r"  jump (%[\w.]+) (if|unless) ([^;]+?)(?: else (%[\w.]+))?(?: *;.*)?"
 _RETURN = r"  (ret .+?) (if|unless) ([^;]+?)(?: *;.*)?"
 _RESULT = r"  ret (<[^>]+>|\w+) ([a-z]+ [^(].*)"  # a constant expression has parentheses
@@ -35,7 +34,7 @@ _SPLAT = r"  (%[\w.]+) = splat <(\d+) x (\w+)> ([^ ;]+)(?: *;.*)?"
 _SEVERAL = r"  (%[\w.]+) = ((?:and|or|xor|add|mul) (?:<[^>]+>|\w+)) ([^ ,]+), ([^ ,]+), ([^;]+?)(?: *;.*)?"
 _LOAD = r"  (%[\w.]+) = load\b"
 _ADDRESS = r"(?<!= )\b(?:item|field) [^,()]+ (?:of|before) [%@][\w.]+"
-_ITEM = r"\bitem ([^,()]+) ([^ ]+) of ([%@][\w.]+)"
+_ITEM = r"item ([^,()]+) ([^ ]+) of ([%@][\w.]+)"
 
 
 def expand(text: str) -> str:
@@ -62,7 +61,7 @@ def expand(text: str) -> str:
     lines: list[str] = []
     returns: dict[str, str] = {}  # by what is returned, labels of blocks at the end: returns on conditions are rare
     goes_on = False  # the block above has not ended
-    label_of, instruction, end = (re.compile(pattern).match for pattern in (_LABEL, _INSTRUCTION, _END))
+    label_of = re.compile(_LABEL).match
     below = [""]  # of each line, the first from it on that is not empty
     for line in reversed(given):
         below.append(line or below[-1])
@@ -71,13 +70,13 @@ def expand(text: str) -> str:
         if line[:1] not in ("", " ") and (label := label_of(line)):
             lines += [f"  br label %{label[1]}"] if goes_on else []
             goes_on = True
-        elif instruction(line):
+        elif line[:2] == "  " and line[2:3] not in "] ;":  # further lines are indented more, or close a bracket
             if line.startswith("  ret ") and (m := re.fullmatch(_RETURN, line)):
                 label = returns.setdefault(m[1], f"return.{len(returns)}")
                 line = f"  jump %{label} {m[2]} {m[3]}"
-            lines += _expanded(line, label_of(below[k + 1]), numbers)
+            lines += _expanded(line, below[k + 1], numbers)
             line = lines.pop()
-            goes_on = not end(line)
+            goes_on = not line.startswith(_ENDS)
         elif line.startswith("}"):
             lines += [part for returned, label in returns.items() for part in (f"{label}:", f"  {returned}")]
             returns, goes_on = {}, False
@@ -85,18 +84,18 @@ def expand(text: str) -> str:
     return "\n".join(lines)
 
 
-def _expanded(line: str, below: re.Match[str] | None, numbers: Iterator[int]) -> list[str]:
-    """The lines of one instruction, or of a jump; `below` is the label that comes next, if one does."""
+def _expanded(line: str, below: str, numbers: Iterator[int]) -> list[str]:
+    """The lines of one instruction, or of a jump; `below` is the line after it."""
     if line.startswith("  jump ") and (m := re.fullmatch(_JUMP, line)):
-        n, condition = next(numbers), m[3]
-        test = [] if condition.startswith("%") else _expanded(f"  %if.{n} = {condition}", None, numbers)
-        onward = m[4] or (f"%{below[1]}" if below else f"%on.{n}")
+        n, condition, label = next(numbers), m[3], re.match(_LABEL, below)
+        test = [] if condition.startswith("%") else _expanded(f"  %if.{n} = {condition}", "", numbers)
+        onward = m[4] or (f"%{label[1]}" if label else f"%on.{n}")
         yes, no = (m[1], onward) if m[2] == "if" else (onward, m[1])
         branch = f"  br i1 {f'%if.{n}' if test else condition}, label {yes}, label {no}"
-        return [*test, branch, *([] if m[4] or below else [f"on.{n}:"])]
+        return [*test, branch, *([] if m[4] or label else [f"on.{n}:"])]
     if line.startswith("  ret ") and (m := re.fullmatch(_RESULT, line)):
         result = f"%result.{next(numbers)}"
-        return [*_expanded(f"  {result} = {m[2]}", None, numbers), f"  ret {m[1]} {result}"]
+        return [*_expanded(f"  {result} = {m[2]}", "", numbers), f"  ret {m[1]} {result}"]
     if line.count(", ") > 1 and (m := re.fullmatch(_SEVERAL, line)):
         operands = (m[4], *m[5].split(", "))
         names = [*(f"%part.{next(numbers)}" for _ in operands[1:]), m[1]]
