@@ -29,7 +29,7 @@ def thrice(x, y, n, BLOCK: tl.constexpr):
 
 _module = types.ModuleType("tiny")
 _module.__file__ = __file__
-TINY = parts.Part("tiny", ("tiny",), (_module,), lambda target: "define i32 @tiny() {\n  ret i32 7\n}\n", plain=True)
+TINY = parts.Part("tiny", ("tiny",), (_module,), lambda target: "define i32 @tiny() {\n  ret i32 7\n}\n", "plain")
 CONFIGS = [Config({"BLOCK": 16}), Config({"BLOCK": 32})]
 TIMINGS = {config: [1.0, 1.0, 1.0] for config in CONFIGS}
 

@@ -125,7 +125,7 @@ print((z == 2 * x).all(), (o == 16).all(), kernel.metadata.target.arch, "llvmlit
 # third of a millisecond: what only a compilation, torch or an error needs is imported where it is used.
 LOADING = """
 tritium.backends tritium.backends.compiler tritium.backends.cpu tritium.backends.cpu.bundled tritium.backends.driver
-tritium.backends.launcher tritium.backends.launcher.fast_paths tritium.backends.launcher.guards
+tritium.backends.launcher tritium.backends.launcher.guards
 tritium.backends.launcher.image tritium.backends.launcher.launcher tritium.backends.launcher.parts
 tritium.backends.launcher.wrappers
 tritium.backends.llvm tritium.backends.llvm.elf tritium.backends.llvm.host tritium.backends.llvm.levels

@@ -211,7 +211,8 @@ class CompiledKernel:
 
     def _forget_handles(self) -> None:
         """As before the first launch."""
-        # From then on: the driver, what launches any arguments, the native ways, and what `run` gives.
+        # From then on: the driver, what launches any arguments, and the native ways; once asked for, what `run` gives.
+        self._loaded = False
         self._driver: Any = None
         self._launcher: Any = None
         self._roads: Any = None
@@ -222,7 +223,8 @@ class CompiledKernel:
 
     # A copy, or what another process gets, is not loaded.
     def __getstate__(self) -> dict[str, Any]:
-        loaded = ("_driver", "_launcher", "_roads", "_run", "_grids", "_failure", "module", "function", "_figures")
+        loaded = ("_loaded", "_driver", "_launcher", "_roads", "_run", "_grids", "_failure", "module", "function",
+                  "_figures")  # fmt: skip
         rest = {name: value for name, value in vars(self).items() if name not in loaded}
         return rest | {"metadata": self.metadata._asdict()}
 
@@ -240,12 +242,12 @@ class CompiledKernel:
 
     def _init_handles(self) -> None:
         """Load the binary on the current device; a failure is remembered."""
-        if self._run is not None:
+        if self._loaded:
             return
         with _loading, busy():
             if self._failure is not None:
                 raise self._failure
-            if self._run is None:
+            if not self._loaded:
                 self._load()
 
     def _load(self) -> None:
@@ -270,7 +272,7 @@ class CompiledKernel:
         if self._has_preconditions:
             self._launcher.fallback = self.fallback_variant
         self._roads = drv.roads(self)
-        self._run = self._launcher if self._roads is None else self._roads.run  # last: a thread that sees it may launch
+        self._loaded = True  # last: a thread that sees it may launch
 
     def fallback_variant(self) -> CompiledKernel:
         """The same kernel, compiled without preconditions on its launches."""
@@ -318,17 +320,17 @@ class CompiledKernel:
     @property
     def n_regs(self) -> int:
         """Registers a thread needs."""
-        return self._figure(0, "n_regs") if self._run is None else self._figures[0]
+        return self._figure(0, "n_regs") if not self._loaded else self._figures[0]
 
     @property
     def n_spills(self) -> int:
         """Values that did not fit in registers."""
-        return self._figure(1, "n_spills") if self._run is None else self._figures[1]
+        return self._figure(1, "n_spills") if not self._loaded else self._figures[1]
 
     @property
     def n_max_threads(self) -> int:
         """Threads a program may have."""
-        return self._figure(2, "n_max_threads") if self._run is None else self._figures[2]
+        return self._figure(2, "n_max_threads") if not self._loaded else self._figures[2]
 
     @property
     def run(self) -> Any:
@@ -336,13 +338,13 @@ class CompiledKernel:
         *args)`."""
         if self._run is None:
             self._init_handles()
+            self._run = self._launcher if self._roads is None else self._roads.run
         return self._run
 
     @property
     def launcher(self) -> Any:
         """The driver's own launcher, which `run` goes to with what it cannot do alone."""
-        if self._run is None:
-            self._init_handles()
+        self._init_handles()
         return self._launcher
 
     @property
@@ -409,7 +411,7 @@ class CompiledKernel:
         hooked = knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook
         # Without a stream and hooks, the next one may go without Python.
         roads = None if stream is not None or hooked else self._roads
-        self._launch(self._run if roads is None else roads.launch, grid, stream, args)
+        self._launch(self.run if roads is None else roads.launch, grid, stream, args)
 
     def _with_constants(self, args: tuple) -> tuple:
         """The arguments; of a launch that names no constant, with those that the kernel was compiled for."""

@@ -126,7 +126,7 @@ class _Inner(NamedTuple):
     """What a wrapper wraps, as a record needs it: its list, and what must stay so for that to be the right one."""
 
     records: list[Any]
-    binder: Callable[[list], Callable]
+    binder: Any  # a method of a runtime
     captured: list[tuple]
     alike: list[tuple]
     absent: list[tuple]
@@ -158,9 +158,9 @@ def _made(inner: _Inner, wrapper: Wrapper, args: tuple, keywords: Iterable[str],
 
     names = keyword_names(way.pop("names"))
     return inner.binder, record(
-        0, 0, int(functions), guards, wrapper, keywords=tuple(keywords), names=tuple(wrapper.arg_names[:len(args)]),
-        defaults=defaults, captured=[*captured, *inner.captured], alike=[*alike, *inner.alike], absent=inner.absent,
-        way=Way(inner.records, names, **way))
+        inner.binder.__self__.forward, 0, int(functions), guards, wrapper, keywords=tuple(keywords),
+        names=tuple(wrapper.arg_names[:len(args)]), defaults=defaults, captured=[*captured, *inner.captured],
+        alike=[*alike, *inner.alike], absent=inner.absent, way=Way(inner.records, names, **way))
 
 
 def record_of_choice(tuner: Any, choice: Choice, args: tuple, kwargs: dict[str, Any]) -> tuple[Callable, Any] | None:

@@ -15,9 +15,7 @@ import pytest
 from tests.backends.cpu.kernels import KERNEL
 from tests.backends.launcher.guards_in_python import pack
 from tritium.backends.cpu.library import debug, dot, dot_neon, partial, sort
-from tritium.backends.cpu.runtime import image, launcher, pool
-from tritium.backends.cpu.runtime.called import PARTS
-from tritium.backends.cpu.runtime.core import CORE
+from tritium.backends.cpu.runtime import called, core, image, launcher, pool
 from tritium.backends.cpu.runtime.image import Runtime
 from tritium.backends.launcher import calls, guards, parts, record
 from tritium.backends.launcher import launcher as native_launcher
@@ -310,8 +308,8 @@ def test_printed_lines(rt, capfd, kind, digits, type, x, expected):
 def test_parts_compile_for_x86(name):
     if cpu_target().simd != "neon":
         pytest.skip("the host compiles them anyway")
-    for part in (CORE, *PARTS):
-        if part.name in ("core", "tt.dot.f64", "tt.dot.i8", "tt.sort.f16"):
+    for part in (*core.PARTS, *called.PARTS):
+        if part in core.PARTS or part.name in ("tt.dot.f64", "tt.dot.i8", "tt.sort.f16"):
             assert compile_text(part.text(cpu_target(name)), cpu_target(name))[:4] == b"\x7fELF"
 
 
@@ -336,10 +334,24 @@ def test_processes_race_for_an_empty_cache(tmp_path):
     racers = [subprocess.Popen(run, env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [(p.communicate()[0].strip(), p.returncode) for p in racers] == [("[0, 1, 2, 3]", 0)] * 4
     files = sorted(p.name for p in tmp_path.rglob("*.o"))
-    assert files == ["core.o", "tt.sort.i32.o"]
+    assert files == ["core.o", "faults.o", "tt.sort.i32.o"]
     # and a process that finds them compiles nothing
     check = ("from tritium.backends.cpu.runtime import image; image.compile_text = None; "
              "exec(__import__('os').environ['CODE'])")
     done = subprocess.run([sys.executable, "-c", check], env={**env, "CODE": code}, capture_output=True, text=True,
                           check=True)  # fmt: skip
     assert done.stdout.strip() == "[0, 1, 2, 3]"
+
+
+@pytest.mark.skipif(not parts.NATIVE, reason="launches go through ctypes")
+def test_what_few_processes_need_is_compiled_when_it_is_needed(tmp_path):
+    code = """if True:
+        import pathlib, sys
+        from tritium.backends.cpu.runtime.image import Runtime
+        rt = Runtime.get()
+        made = lambda: sorted(p.stem for p in pathlib.Path(sys.argv[1]).rglob("*.o"))
+        assert rt.binder([lambda grid, x: x])((1,))(2) == 2 and made() == ["core", "faults"], made()
+        assert rt.finder([lambda x: x])(3) == 3 and made() == ["core", "fast_paths", "faults"], made()
+        assert rt.forward and made() == ["core", "fast_paths", "faults", "wrappers"], made()"""
+    env = {**os.environ, "TRITIUM_CACHE_DIR": str(tmp_path), "TRITIUM_FAULT_HANDLER": "1"}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=env, check=True)

@@ -32,12 +32,11 @@ def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
 
 
 def parts(target: GPUTarget, binary: bytes) -> list[tuple[Any, Any]]:
-    """The core, and the parts that an object file calls, for the CPU it was compiled for."""
+    """The parts that run kernels, and those that an object file calls, for the CPU it was compiled for."""
     from ..launcher import image
     from ..llvm.target import cpu_target
-    from .runtime.called import PARTS
-    from .runtime.core import CORE
+    from .runtime import called, core
 
     cpu = cpu_target(str(target.arch))
     wanted = image.undefined(binary, cpu.triple.partition("-")[0])
-    return [(part, cpu) for part in (CORE, *PARTS) if part is CORE or wanted & set(part.symbols)]
+    return [(part, cpu) for part in (*core.PARTS, *(part for part in called.PARTS if wanted & set(part.symbols)))]

@@ -21,6 +21,7 @@ from ..launcher.calls import form_of, lookup_guard, pack
 from ..launcher.entry_points import Demands, Roads
 from ..launcher.parts import NATIVE, Part, Symbols, builtin
 from ..launcher.preconditions import Guard
+from ..launcher.writers import PARTS
 from . import launcher
 from .library import MEMORY, DriverLibrary
 
@@ -55,7 +56,7 @@ class Runtime(ABC):
         """The driver's functions that native code calls, and where they lie."""
 
     def __init__(self) -> None:
-        self.symbols = Symbols(image.host() or _other_host(), lambda: (self.part,), self.linked())
+        self.symbols = Symbols(image.host() or _other_host(), lambda: (self.part, *PARTS), self.linked())
         word = ctypes.c_void_p
         self._stream, failed, judge = (word.from_address(self.symbols[f"{self.prefix}.{x}"])
                                        for x in ("stream", "failed", "judge"))
@@ -79,6 +80,11 @@ class Runtime(ABC):
     def binder(self, records: Any) -> Any:
         """As the CPU's: `binder(records)(grid)(*args, **kwargs)`."""
         return builtin(self.symbols["tt.def.bind"], records)
+
+    @property
+    def forward(self) -> int:
+        """The address of what runs records of wrappers."""
+        return self.symbols["tt.forward"]
 
     def finder(self, records: Any) -> Any:
         """As the CPU's: `finder(records)(*args, **kwargs)`."""

@@ -17,7 +17,7 @@ from ...ir import types as T
 from ...language.builtins.grid import check_sizes
 from ...language.types.constants import unwrap
 from ...language.types.signature import SCALARS
-from ...locks import lock
+from ...locks import lock, once_property
 from ...refusals import of_argument, refusal
 from ...tensors import constant_value, hold, reader_of, scalar
 from . import calls
@@ -158,17 +158,18 @@ class Roads:
                  make: Callable[[dict[str, Any]], Any], symbols: Mapping[str, int] | None, slow: Callable):
         self._kernel, self._demands, self._form, self._make = kernel, demands, form, make
         self._known: dict[Any, Any] = {}
-        self._native = symbols is not None
+        self._symbols = symbols
         self.runs: list[Any] = [self.launch]
         self.overs: list[Any] = [slow]
-        if symbols is None:
-            self.run: Callable = self.launch
-            self.over: Callable = lambda grid: functools.partial(slow, grid)
-        else:
-            self.run = builtin(symbols["tt.def.run"], self.runs)
-            self.over = builtin(symbols["tt.def.bind"], self.overs)
+        self.over: Callable = (lambda grid: functools.partial(slow, grid)) if symbols is None else (
+            builtin(symbols["tt.def.bind"], self.overs))
         with _arming:
             _all.add(self)
+
+    @once_property
+    def run(self) -> Callable:
+        """The native launch, which frameworks alone use; that in Python where there is none."""
+        return self.launch if self._symbols is None else builtin(self._symbols["tt.def.run"], self.runs)
 
     def launch(self, gx: int, gy: int, gz: int, stream: int, function: int, packed_metadata: Any, told: Any, enter: Any,
                leave: Any, *args: Any) -> None:
@@ -181,7 +182,7 @@ class Roads:
         if untold:
             told = self._kernel.launch_metadata((gx, gy, gz), stream, *args)
         self._kernel.launcher(gx, gy, gz, stream, function, packed_metadata, told, enter, leave, *held)
-        if self._native and function == self._kernel.function and not untold and not knobs.sanitize:
+        if self._symbols is not None and function == self._kernel.function and not untold and not knobs.sanitize:
             self._arm(args)
 
     def _arm(self, args: tuple) -> None:

@@ -10,7 +10,9 @@ arguments as they are: nothing has happened then.
 
 from __future__ import annotations
 
-__all__ = ["TEXT", "TEXTS"]
+__all__ = ["SYMBOLS", "TEXT", "TEXTS"]
+
+SYMBOLS = ("tt.def.run", "tt.def.lookup")
 
 TEXTS = {
     "name.run": "run",
@@ -26,7 +28,7 @@ TEXT = """
 
 ; An answer of `serve`; if no record gave one, that of the list's function, called with the arguments as they are.
 define internal ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names) nounwind {
-  jump %find if icmp eq ptr %answer, @nobody
+  jump %find if icmp eq ptr %answer, @tt.nobody
   ret ptr %answer
 find:
   %python = call ptr @PyList_GetItem(ptr %records, i64 0)
@@ -60,9 +62,9 @@ define internal ptr @on_stream(ptr %record, ptr %slots, ptr %head, ptr %args, i6
   jump %measure if icmp eq ptr %function, %own
 other:                                            ; another function, no stream, no grid: Python knows what to say
   call void @PyErr_Clear()
-  ret ptr @nobody
+  ret ptr @tt.nobody
 measure:
-  jump %other unless call i1 @read_grid(ptr %head, ptr %sizes)
+  jump %other unless call i1 @tt.read_grid(ptr %head, ptr %sizes)
 place:
   %on_stream = load ptr, field record.on_stream of %record
   %streamless = icmp eq ptr %on_stream, null
@@ -104,9 +106,9 @@ entry:
   jump %done unless and i1 %enough, %unnamed
 try:
   %own.count = sub i64 %count, 9
-  %served = call ptr @serve(ptr %records, ptr @on_stream, ptr %args, item ptr 9 of %args, i64 %own.count, ptr null)
+  %served = call ptr @tt.serve(ptr %records, ptr @on_stream, ptr %args, item ptr 9 of %args, i64 %own.count, ptr null)
 done:
-  %answer = phi ptr [@nobody, %entry], [%served, %try]
+  %answer = phi ptr [@tt.nobody, %entry], [%served, %try]
   ret ptr call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
 }
 
@@ -118,7 +120,7 @@ define internal ptr @found_kernel(ptr %record, ptr %slots, ptr %context, ptr %ar
 }
 
 define internal ptr @lookup(ptr %records, ptr %args, i64 %count, ptr %names) nounwind {
-  %answer = call ptr @serve(ptr %records, ptr @found_kernel, ptr null, ptr %args, i64 %count, ptr %names)
+  %answer = call ptr @tt.serve(ptr %records, ptr @found_kernel, ptr null, ptr %args, i64 %count, ptr %names)
   ret ptr call ptr @or_ask(ptr %answer, ptr %records, ptr %args, i64 %count, ptr %names)
 }
 """

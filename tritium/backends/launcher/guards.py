@@ -28,7 +28,7 @@ CODES = {name: code for code, name in enumerate((
 # The rows come after it.
 RECORD = Struct(
     "record",
-    run="ptr",  # the function that runs the kernel
+    run="ptr",  # the function that runs the kernel, or goes on by `way`
     entry="ptr",  # of the kernel
     extra="i64",  # what else `run` wants to know
     rows="i64",

@@ -4,8 +4,9 @@ Nothing is compiled per kernel. A *record* (see `record.py`) says what each argu
 specialisation of a kernel to apply, and which function runs it: the CPU's pool, or a GPU's driver. `bind` belongs to a
 list whose first element is a Python function and whose others are records; `bind(grid)` gives a callable that tries the
 records in turn, fills one 8-byte slot for each runtime parameter of the first that applies, and has the kernel run.
-When none applies it calls the Python function with the grid and the arguments: nothing has happened then. `fast_paths`
-has the other builtins that go by records, `wrappers` what happens to records that lead to other lists.
+When none applies it calls the Python function with the grid and the arguments: nothing has happened then. What few
+processes need are parts of their own, which call this one: `fast_paths` has the other builtins that go by records,
+`wrappers` what happens to records that lead to other lists.
 
 Objects of the interpreter come in as symbols: `py.int` is the type `int`.
 """
@@ -16,12 +17,13 @@ import sys
 
 from ...knobs import HookChain
 from ..llvm.structs import Struct, resolve
-from . import fast_paths, wrappers
+from . import wrappers
 from .guards import RECORD, TYPE_OFFSET, guards
 
-__all__ = ["SYMBOLS", "declare", "launcher", "python_objects", "texts"]
+__all__ = ["SYMBOLS", "declare", "further", "launcher", "python_objects", "texts"]
 
-SYMBOLS = ("tt.def.bind", "tt.def.run", "tt.def.lookup")
+SYMBOLS = ("tt.def.bind", "tt.serve", "tt.over", "tt.launch_over", "tt.read_grid", "tt.name_arguments", "tt.nobody",
+           "tt.another")  # fmt: skip
 
 _FUNCTIONS = """
 ptr PyObject_GetAttr(ptr, ptr)
@@ -41,6 +43,7 @@ ptr PyList_GetItem(ptr, i64)
 i64 PyList_Size(ptr)
 ptr PyList_AsTuple(ptr)
 ptr PyDict_Copy(ptr)
+i32 PyDict_Contains(ptr, ptr)
 i32 PyDict_SetItem(ptr, ptr, ptr)
 i32 PyCallable_Check(ptr)
 ptr PyObject_CallOneArg(ptr, ptr)
@@ -86,15 +89,15 @@ _METHOD = Struct("method", name="ptr", function="ptr", flags="i32", doc="ptr")  
 _HEAD = """
 @tt.def.bind = global %method { ptr @name.bind, ptr @bind, i32 8, ptr @doc.bind }
 @def.call = internal global %method { ptr @name.call, ptr @call, i32 130, ptr @doc.call }
-@nobody = internal global i8 0
-@another = internal global i8 0
+@tt.nobody = dso_local global i8 0
+@tt.another = dso_local global i8 0
 """
 
 _GRID = """
 declare { i64, i1 } @llvm.smul.with.overflow.i64(i64, i64)
 
 ; Read three sizes of a grid; false if one is no integer or out of range, or if there are too many programs.
-define internal i1 @read_grid(ptr %sizes, ptr %grid) nounwind {
+define i1 @tt.read_grid(ptr %sizes, ptr %grid) nounwind {
 entry:
 next:
   %i = phi i64 [0, %entry], [%i1, %more]
@@ -127,7 +130,7 @@ define internal ptr @bind(ptr %records, ptr %grid) nounwind {
 }
 
 ; Whether a call has the form a record was made for: so many positional arguments, these keywords.
-define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
+define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind alwaysinline {
   %n = load i64, field record.positional of %record
   ret i1 false unless icmp eq i64 %n, %count
   %expected = load ptr, field record.keywords of %record
@@ -141,7 +144,7 @@ define internal i1 @same_form(ptr %record, i64 %count, ptr %names) nounwind {
 }
 
 ; The grid of a call: a tuple as it is, a function called with all parameters by name. A new reference; null: exception.
-define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args) nounwind {
+define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args) nounwind alwaysinline {
   %defaults = load ptr, field record.defaults of %record
   %callable = call i32 @PyCallable_Check(ptr %grid)
   jump %collect if icmp ne i32 %callable, 0
@@ -150,7 +153,7 @@ define internal ptr @grid_of(ptr %grid, ptr %record, ptr %args) nounwind {
 collect:
   %all = call ptr @PyDict_Copy(ptr %defaults)
   ret ptr null if icmp eq ptr %all, null
-  jump %drop unless call i1 @name_arguments(ptr %all, ptr %record, ptr %args)
+  jump %drop unless call i1 @tt.name_arguments(ptr %all, ptr %record, ptr %args)
   %answer = call ptr @PyObject_CallOneArg(ptr %grid, ptr %all)
   call void @Py_DecRef(ptr %all)
   ret ptr %answer
@@ -160,7 +163,7 @@ drop:
 }
 
 ; Put the arguments of a call into a dict, by name; false: an exception.
-define internal i1 @name_arguments(ptr %all, ptr %record, ptr %args) nounwind {
+define i1 @tt.name_arguments(ptr %all, ptr %record, ptr %args) nounwind {
 begin:
   %own, %n = load names, arguments of record %record
 next:
@@ -179,7 +182,7 @@ put:
 }
 
 ; Read one to three sizes in a tuple or a list, or one int; false if it is something else.
-define internal i1 @read_sizes(ptr %given, ptr %grid) nounwind {
+define internal i1 @read_sizes(ptr %given, ptr %grid) nounwind alwaysinline {
   %type = load ptr, item i8 {type} of %given
   jump %other unless icmp eq ptr %type, @py.tuple
   ret i1 call i1 @read_tuple(ptr %given, ptr %grid)
@@ -220,11 +223,11 @@ set:
   store ptr %size, item ptr %i of %sizes
   %i1 = add i64 %i, 1
   jump %next if icmp slt i64 %i1, 3
-  ret i1 call i1 @read_grid(ptr %sizes, ptr %grid)
+  ret i1 call i1 @tt.read_grid(ptr %sizes, ptr %grid)
 }
 
 ; The function of a list of records, called with the grid and the arguments.
-define internal ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
+define internal ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind noinline cold {
   %python = call ptr @PyList_GetItem(ptr %records, i64 0)
   ret ptr null if icmp eq ptr %python, null
 measure:
@@ -244,13 +247,13 @@ copy:
 }
 
 ; Have %finish do the rest of a call for the first record that its arguments fit, their slots filled. Its answer, unless
-; that is @another: look for another record. @nobody if there is no such record; null with an exception.
-define internal ptr @serve(ptr %records, ptr %finish, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
+; that is @tt.another: look for another record. @tt.nobody if there is no such record; null with an exception.
+define ptr @tt.serve(ptr %records, ptr %finish, ptr %context, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
 next:
   %i = phi i64 [1, %entry], [%i1, %skip]
   %n = call i64 @PyList_Size(ptr %records)
-  ret ptr @nobody unless icmp slt i64 %i, %n
+  ret ptr @tt.nobody unless icmp slt i64 %i, %n
   %i1 = add i64 %i, 1
   %record.o = call ptr @PyList_GetItem(ptr %records, i64 %i)
   call void @Py_IncRef(ptr %record.o)             ; a thread may empty the list while arguments are asked
@@ -269,7 +272,7 @@ skip:
   br label %next
 found:
   %answer = call ptr %finish(ptr %record, ptr %slots, ptr %context, ptr %args, i64 %count, ptr %names)
-  jump %restore if icmp eq ptr %answer, @another
+  jump %restore if icmp eq ptr %answer, @tt.another
   call void @Py_DecRef(ptr %record.o)
   ret ptr %answer
 raise:
@@ -278,12 +281,13 @@ raise:
 }
 
 ; Launch as %self says: a list of records, and a grid.
-define internal ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
+define ptr @tt.over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
   %sizes = alloca [3 x i64]
   %grid = load ptr, item ptr 1 of %self
   %way = load ptr, field record.way of %record
   jump %kernel if icmp eq ptr %way, null
-  ret ptr call ptr @forward(ptr %record, ptr %way, ptr %grid, ptr %args, i64 %count, ptr %names)
+  %forward = load ptr, field record.run of %record
+  ret ptr call ptr %forward(ptr %record, ptr %way, ptr %grid, ptr %args, i64 %count, ptr %names)
 kernel:
   %actual = call ptr @grid_of(ptr %grid, ptr %record, ptr %args)
   jump %read unless icmp eq ptr %actual, null
@@ -291,7 +295,7 @@ kernel:
   %misnamed = call i32 @PyErr_ExceptionMatches(ptr @py.retold)
   ret ptr null if icmp eq i32 %misnamed, 0
   call void @PyErr_Clear()
-  ret ptr @nobody
+  ret ptr @tt.nobody
 read:
   jump %odd unless call i1 @read_sizes(ptr %actual, ptr %sizes)
 run:
@@ -317,21 +321,31 @@ end:
 define internal ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) nounwind {
   %records = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %grid = call ptr @PyTuple_GetItem(ptr %self, i64 1)
-  ret ptr call ptr @launch_over(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
+  ret ptr call ptr @tt.launch_over(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
 }
 
 ; Launch by the first record that the arguments fit, else by the function of the list.
-define internal ptr @launch_over(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
+define ptr @tt.launch_over(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
   %self = alloca [2 x ptr]
   store ptr %records, ptr %self
   store ptr %grid, item ptr 1 of %self
-  %answer = call ptr @serve(ptr %records, ptr @over, ptr %self, ptr %args, i64 %count, ptr %names)
-  ret ptr %answer unless icmp eq ptr %answer, @nobody
+  %answer = call ptr @tt.serve(ptr %records, ptr @tt.over, ptr %self, ptr %args, i64 %count, ptr %names)
+  ret ptr %answer unless icmp eq ptr %answer, @tt.nobody
   ret ptr call ptr @ask_python(ptr %records, ptr %grid, ptr %args, i64 %count, ptr %names)
 }
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @llvm.stacksave.p0()
 declare void @llvm.stackrestore.p0(ptr)
+"""
+
+# What further parts call.
+_SHARED = """
+@tt.nobody = external global i8
+@tt.another = external global i8
+declare i1 @tt.read_grid(ptr, ptr)
+declare i1 @tt.name_arguments(ptr, ptr, ptr)
+declare ptr @tt.serve(ptr, ptr, ptr, ptr, i64, ptr)
+declare ptr @tt.over(ptr, ptr, ptr, ptr, i64, ptr)
+declare ptr @tt.launch_over(ptr, ptr, ptr, i64, ptr)
 """
 
 
@@ -359,8 +373,23 @@ def launcher() -> str:
     >>> launcher().count("define internal ptr @bind(")
     1
     """
+    return "\n".join((_declared(_TEXTS), _HEAD, guards(), _resolved(_GRID + _CALL)))
+
+
+def further(text: str, named: dict[str, str], functions: str = "") -> str:
+    """The LLVM text of a part that calls the launcher's, for the running interpreter.
+
+    >>> further("@one = global i8 1", {}).count("declare ptr @tt.serve(")
+    1
+    """
+    return "\n".join((_declared(named, functions), RECORD.definition, _SHARED, _resolved(text)))
+
+
+def _declared(named: dict[str, str], functions: str = "") -> str:
     objects = [f"@{name} = external global i8" for name in _OBJECTS]
-    calls = resolve((_GRID + _CALL + fast_paths.TEXT + wrappers.TEXT).replace("{type}", str(TYPE_OFFSET)), RECORD)
-    named = texts(_TEXTS | fast_paths.TEXTS)
-    declared = declare(_FUNCTIONS + wrappers.FUNCTIONS)
-    return "\n".join((_METHOD.definition, _HEAD, named, declared, *objects, guards(), calls))
+    return "\n".join((_METHOD.definition, texts(named), declare(_FUNCTIONS + functions), *objects,
+                      "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"))
+
+
+def _resolved(text: str) -> str:
+    return resolve(text.replace("{type}", str(TYPE_OFFSET)), RECORD)

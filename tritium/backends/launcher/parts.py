@@ -7,6 +7,7 @@ import ctypes
 import functools
 import hashlib
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -30,7 +31,7 @@ class Part(NamedTuple):
     symbols: tuple[str, ...]
     modules: tuple[ModuleType, ...]
     text: Callable[[Any], str]  # of the target
-    plain: bool = False  # written by hand as it should run: compiled in half the time
+    effort: str = "all"  # of LLVM, see `_compiled`
 
 
 @functools.cache
@@ -69,18 +70,27 @@ def made(part: Part, target: Any) -> bytes:
     import llvmlite  # its version alone: LLVM itself is loaded by what is imported from it
 
     # Writing a part's text takes longer than reading its object: the key holds the sources of what writes it.
-    made_from = (*map(_source, part.modules), *map(str, (part.name, part.plain, target, llvmlite.__version__, *abi())))
+    made_from = (*map(_source, part.modules), *map(str, (part.name, part.effort, target, llvmlite.__version__, *abi())))
     manager = cache.get_cache_manager(hashlib.sha256("\n".join(made_from).encode()).hexdigest())
     name = f"{part.name}.o"
     kept = cache.read(manager, name)
     if kept is not None:
         return kept
-    from ..llvm.target import PASSES, compile_text
-
-    chosen = () if part.plain else ("always-inline", *PASSES)
-    code = compile_text(part.text(target), target, passes=chosen, plain=part.plain)
+    code = _compiled(part, target)
     cache.write(manager, name, code)
     return code
+
+
+def _compiled(part: Part, target: Any) -> bytes:
+    """A text that is written by hand as it should run needs no passes. "plain" takes half as long as that, and "quick",
+    for what hardly ever runs, a quarter."""
+    from ..llvm.target import PASSES, compile_text
+
+    how: dict[str, Any] = {
+        "all": {"passes": ("always-inline", *PASSES)}, "written": {"passes": ("always-inline",)},
+        "plain": {"passes": (), "plain": True}, "quick": {"opt": 0},
+    }[part.effort]  # fmt: skip
+    return compile_text(part.text(target), target, **how)
 
 
 def _load(code: bytes, exports: Sequence[str], symbols: Mapping[str, int]) -> dict[str, int]:
@@ -94,7 +104,7 @@ def _load(code: bytes, exports: Sequence[str], symbols: Mapping[str, int]) -> di
 
 
 class Symbols(Mapping[str, int]):
-    """Symbol -> address; asking for an address brings in the part that defines it.
+    """Symbol -> address; asking for an address brings in the part that defines it, and those that this refers to.
 
     `parts` gives the parts there are, when the first symbol is asked for that nobody supplies. All their symbols begin
     with `tt.`. `known` are addresses the parts refer to, besides those of Python's objects and of the process.
@@ -122,7 +132,8 @@ class Symbols(Mapping[str, int]):
 
     def _bring(self, name: str) -> None:
         objects = launcher.python_objects() | self._known if NATIVE else self._known
-        self._addresses |= _load(*self._supplied(name), objects)
+        both: Any = (objects, self)  # a part may call others
+        self._addresses |= _load(*self._supplied(name), ChainMap(*both))
 
     def _supplied(self, name: str) -> tuple[bytes, Sequence[str]]:
         """The object file that defines a symbol, and its symbols: supplied, else made in this or another process."""

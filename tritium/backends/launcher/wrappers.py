@@ -12,7 +12,9 @@ from typing import Any
 
 from ...named_tuples import NamedTuple
 
-__all__ = ["FUNCTIONS", "OBJECTS", "TEXT", "Way"]
+__all__ = ["FUNCTIONS", "OBJECTS", "SYMBOLS", "TEXT", "Way"]
+
+SYMBOLS = ("tt.forward",)
 
 
 class Way(NamedTuple):
@@ -38,7 +40,6 @@ FUNCTIONS = """
 ptr PyLong_FromUnsignedLongLong(i64)
 ptr PyTuple_New(i64)
 i32 PyTuple_SetItem(ptr, i64, ptr)
-i32 PyDict_Contains(ptr, ptr)
 i32 PyDict_DelItem(ptr, ptr)
 void PyErr_Fetch(ptr, ptr, ptr)
 void PyErr_Restore(ptr, ptr, ptr)
@@ -58,7 +59,7 @@ define internal i1 @compute_arguments(ptr %record, ptr %computed, ptr %grid, ptr
   ret i1 false if icmp eq ptr %named, null
   %placed = call i32 @PyDict_SetItem(ptr %named, ptr @py.grid, ptr %grid)
   jump %fail if icmp ne i32 %placed, 0
-  jump %fail unless call i1 @name_arguments(ptr %named, ptr %record, ptr %args)
+  jump %fail unless call i1 @tt.name_arguments(ptr %named, ptr %record, ptr %args)
   %n = call i64 @PyTuple_Size(ptr %computed)
   %several = icmp sgt i64 %n, 1
 next:
@@ -98,8 +99,8 @@ done:
 }
 
 ; Note what a tuner has chosen, and the positional arguments of this thread's launch where a function on the way may ask
-; for them: a grid, heuristics (record.extra). The thread's number, a new reference, @nobody if no arguments are noted;
-; null with an exception.
+; for them: a grid, heuristics (record.extra). The thread's number, a new reference; @tt.nobody if no arguments are
+; noted; null with an exception.
 define internal ptr @begin_launch(ptr %noted, ptr %record, ptr %grid, ptr %args, i64 %count) nounwind {
   %k.a = alloca i64
   store i64 0, ptr %k.a
@@ -111,7 +112,7 @@ define internal ptr @begin_launch(ptr %noted, ptr %record, ptr %grid, ptr %args,
   %sizes = icmp eq ptr %type, @py.tuple
   %functions = load i64, field record.extra of %record
   %straight = icmp eq i64 %functions, 0
-  ret ptr @nobody if and i1 %sizes, %straight
+  ret ptr @tt.nobody if and i1 %sizes, %straight
   %launching = call ptr @PyTuple_GetItem(ptr %noted, i64 2)
   %number = call i64 @PyThread_get_thread_ident()
   %thread = call ptr @PyLong_FromUnsignedLongLong(i64 %number)
@@ -141,7 +142,7 @@ define internal void @end_launch(ptr %noted, ptr %thread) nounwind {
   %kind = alloca ptr
   %value = alloca ptr
   %trace = alloca ptr
-  ret void if icmp eq ptr %thread, @nobody
+  ret void if icmp eq ptr %thread, @tt.nobody
   %launching = call ptr @PyTuple_GetItem(ptr %noted, i64 2)
   call void @PyErr_Fetch(ptr %kind, ptr %value, ptr %trace)
   %deleted = call i32 @PyDict_DelItem(ptr %launching, ptr %thread)
@@ -162,19 +163,19 @@ define internal ptr @over_chosen(ptr %record, ptr %slots, ptr %self, ptr %args, 
   %way = load ptr, item ptr 2 of %self
   %expected = call ptr @PyTuple_GetItem(ptr %way, i64 5)
   %kinds = load ptr, field record.kinds of %record
-  ret ptr @another unless icmp eq ptr %kinds, %expected
+  ret ptr @tt.another unless icmp eq ptr %kinds, %expected
   %noted = call ptr @PyTuple_GetItem(ptr %way, i64 4)
   %grid = load ptr, item ptr 1 of %self
   %own = load ptr, item ptr 3 of %self
   %thread = call ptr @begin_launch(ptr %noted, ptr %own, ptr %grid, ptr %args, i64 %count)
   ret ptr null if icmp eq ptr %thread, null
-  %answer = call ptr @over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names)
+  %answer = call ptr @tt.over(ptr %record, ptr %slots, ptr %self, ptr %args, i64 %count, ptr %names)
   call void @end_launch(ptr %noted, ptr %thread)
   ret ptr %answer
 }
 
-; Go on as %way says, which is a `Way`.
-define internal ptr @forward(ptr %record, ptr %way, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
+; Go on as %way says, which is a `Way`. It is what records with one run.
+define ptr @tt.forward(ptr %record, ptr %way, ptr %grid, ptr %args, i64 %count, ptr %names) nounwind {
 entry:
   %made = alloca i64
   %answer.a = alloca ptr
@@ -215,7 +216,7 @@ note:
   jump %chosen unless icmp eq ptr %kinds, @py.none
   %thread = call ptr @begin_launch(ptr %noted, ptr %record, ptr %grid, ptr %args, i64 %count)
   jump %drop if icmp eq ptr %thread, null
-  %seen = call ptr @launch_over(ptr %inner, ptr %grid, ptr %all, i64 %count, ptr %call_names)
+  %seen = call ptr @tt.launch_over(ptr %inner, ptr %grid, ptr %all, i64 %count, ptr %call_names)
   store ptr %seen, ptr %answer.a
   call void @end_launch(ptr %noted, ptr %thread)
   br label %drop
@@ -225,13 +226,13 @@ chosen:
   store ptr %grid, item ptr 1 of %self
   store ptr %way, item ptr 2 of %self
   store ptr %record, item ptr 3 of %self
-  %served = call ptr @serve(ptr %inner, ptr @over_chosen, ptr %self, ptr %all, i64 %count, ptr %call_names)
-  %none = icmp eq ptr %served, @nobody            ; kinds of arguments the kernel has not met yet, or another choice's
-  %given = select i1 %none, ptr @another, ptr %served
+  %served = call ptr @tt.serve(ptr %inner, ptr @over_chosen, ptr %self, ptr %all, i64 %count, ptr %call_names)
+  %none = icmp eq ptr %served, @tt.nobody         ; kinds of arguments the kernel has not met yet, or another choice's
+  %given = select i1 %none, ptr @tt.another, ptr %served
   store ptr %given, ptr %answer.a
   br label %drop
 plain:
-  %answer = call ptr @launch_over(ptr %inner, ptr %grid, ptr %all, i64 %count, ptr %call_names)
+  %answer = call ptr @tt.launch_over(ptr %inner, ptr %grid, ptr %all, i64 %count, ptr %call_names)
   store ptr %answer, ptr %answer.a
 drop:
   %left = load i64, ptr %made

@@ -87,9 +87,10 @@ def load(object_code: bytes, symbols: Mapping[str, int] | None = None, exports: 
     # Looking up an address may compile its part, so only symbols that the object mentions are looked up.
     text = object_code.decode("latin-1")
     ours = set(_OURS.findall(text))  # one search instead of one for each symbol
+    exports = tuple(exports)
+    ours -= {*exports}
     for name in [name for name in symbols if (name in ours if name.startswith("tt.") else name in text)]:
         builder.import_symbol(name, symbols[name])
-    exports = tuple(exports)
     for name in exports:
         builder.export_symbol(name)
     name = f"tritium.{next(_names)}"

@@ -34,6 +34,7 @@ def fits(targets: Sequence[GPUTarget], here: GPUTarget) -> list[GPUTarget]:
 def parts(target: GPUTarget, binary: bytes) -> list[tuple[Part, Host]]:
     """The native launcher, for every host that can do without LLVM."""
     from ..launcher import image
+    from ..launcher.writers import PARTS
     from .runtime.launch import PART
 
-    return [(PART, host) for host in image.HOSTS.values()]
+    return [(part, host) for host in image.HOSTS.values() for part in (PART, *PARTS)]

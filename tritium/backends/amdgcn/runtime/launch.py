@@ -8,7 +8,7 @@ from ...gpu_runtime import launch as shared
 from ...gpu_runtime import launcher as shared_launcher
 from ...launcher import image
 from ...launcher.parts import Part
-from ...launcher.writers import WRITERS
+from ...launcher.writers import PARTS, WRITERS
 from . import launcher
 from .hip import HIP, HipError
 from .messages import Messages
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ...launcher.image import Host
 
 PART = Part("hip", launcher.SYMBOLS, (*WRITERS, shared_launcher, launcher), lambda target: launcher.launcher(),
-            plain=True)
+            effort="plain")
 _COOPERATIVE = 1  # what INFO.config is then: native code compares it with null
 
 
 def parts(target: GPUTarget, binary: bytes) -> list[tuple[Part, Host]]:
     """What goes with a kernel in a bundle: the native launcher, for every host that can do without LLVM."""
-    return [(PART, host) for host in image.HOSTS.values()]
+    return [(part, host) for host in image.HOSTS.values() for part in (PART, *PARTS)]
 
 
 class Runtime(shared.Runtime):

@@ -11,7 +11,7 @@ __all__ = ["TEXT"]
 TEXT = """
 ; This thread's arena of at least so many bytes, 64-byte aligned; null when memory is out.
 define ptr @tt.arena(i64 %bytes) nounwind {
-  %key = load i64, ptr @key
+  %key = load i64, ptr @tt.arena.key
   %old = call ptr @pthread_getspecific(i64 %key)
   jump %grow if icmp eq ptr %old, null
   %capacity = load i64, field header.size of %old
@@ -38,7 +38,10 @@ keep:
   %new = getelementptr i8, ptr %inside, i64 64
   store i64 %size, field header.size of %new
   call void @running(ptr %new, ptr null)
-  call void @fault_stack()
+  %give_stack = load ptr, ptr @tt.fault.stack
+  jump %given if icmp eq ptr %give_stack, null
+  call void %give_stack()
+given:
   %s2 = call i32 @pthread_setspecific(i64 %key, ptr %new)
   ret ptr getelementptr %header, ptr %new, i64 1
 }

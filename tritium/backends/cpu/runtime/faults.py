@@ -33,9 +33,6 @@ _STUB = """
 define i32 @tt.fault.install() nounwind {
   ret i32 0
 }
-define internal void @fault_stack() nounwind {
-  ret void
-}
 """
 
 # Whether an access was a read (1), a write (2) or neither is known (0); the program counter and the stack pointer.
@@ -95,8 +92,15 @@ _HANDLER = """
 @old.segv = internal global %action zeroinitializer, align 8
 @old.bus = internal global %action zeroinitializer, align 8
 @stack_key = internal global i64 0                ; of the thread's stack for signals
-@is_installed = internal global i1 false
+@tt.arena.key = external global i64
+@tt.fault.stack = external global ptr
 
+declare i32 @pthread_key_create(ptr, ptr)
+declare ptr @pthread_getspecific(i64)
+declare i32 @pthread_setspecific(i64, ptr)
+declare i32 @usleep(i32)
+declare ptr @malloc(i64)
+declare void @free(ptr)
 declare i32 @sigaction(i32, ptr, ptr)
 declare i32 @sigaltstack(ptr, ptr)
 declare i32 @raise(i32)
@@ -124,7 +128,7 @@ define internal void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {
   %errno = call ptr @__errno_location()
   %saved = load i32, ptr %errno
   %code, %address = load code, address of signal %info
-  %key = load i64, ptr @key
+  %key = load i64, ptr @tt.arena.key
   %header = call ptr @pthread_getspecific(i64 %key)
   jump %chain if icmp eq ptr %header, null
   %record = load ptr, field header.record of %header
@@ -179,16 +183,15 @@ define i32 @tt.fault.install() nounwind {
   store ptr @on_fault, field action.handler of %action
   store i32 134217732, field action.flags of %action ; SA_ONSTACK | SA_SIGINFO
   %r1 = call i32 @pthread_key_create(ptr @stack_key, ptr @drop_stack)
-  store i1 true, ptr @is_installed
+  store ptr @give_stack, ptr @tt.fault.stack
   %r2 = call i32 @sigaction(i32 11, ptr %action, ptr @old.segv)
   %r3 = call i32 @sigaction(i32 7, ptr %action, ptr @old.bus)
   ret i32 or i32 %r2, %r3
 }
 
 ; A stack for the signals of this thread, where nobody gave it one: its own may be what ran out.
-define internal void @fault_stack() nounwind {
+define internal void @give_stack() nounwind {
   %old = alloca %stack, align 8
-  ret void unless load i1, ptr @is_installed
   %r1 = call i32 @sigaltstack(ptr null, ptr %old)
   %flags.p = field stack.flags of %old
   %flags = load i32, ptr %flags.p
@@ -221,7 +224,7 @@ release:
 
 
 def faults(target: CpuTarget) -> str:
-    """The handler's LLVM text for `target`; it stands after the pool's. Only what Linux hands to a handler is known.
+    """The handler's LLVM text for `target`; a part of its own. Only what Linux hands to a handler is known.
 
     >>> from tritium.backends.llvm.target import cpu_target
     >>> "@sigaltstack" in faults(cpu_target("aarch64"))
@@ -229,8 +232,7 @@ def faults(target: CpuTarget) -> str:
     """
     if "linux" not in target.triple:
         return _STUB
-    own = (_ACTION, _SIGNAL, _STACK, fault_report.NEAR)
-    text = "\n".join((*(struct.definition for struct in own), fault_report.constants(),
+    structs = (JOB, HEADER, _ACTION, _SIGNAL, _STACK, fault_report.NEAR)
+    text = "\n".join((*(struct.definition for struct in structs), fault_report.constants(),
                       _CONTEXT["arm" if target.simd == "neon" else "x86"], fault_report.TEXT, _HANDLER))
-    text = resolve(text, JOB, HEADER, *own)
-    return text.replace(" nounwind {", " nounwind noinline cold {")  # it runs once
+    return resolve(text, *structs)

@@ -40,7 +40,7 @@ __all__ = ["Runtime"]
 
 
 def _core() -> Sequence[Part]:
-    return (imported("tritium.backends.cpu.runtime.core").CORE,)
+    return imported("tritium.backends.cpu.runtime.core").PARTS
 
 
 def _called() -> Sequence[Part]:
@@ -157,6 +157,15 @@ class Runtime:
         if NATIVE:
             return builtin(self.core["tt.def.bind"], records)
         return lambda grid: functools.partial(records[0], grid)
+
+    @property
+    def forward(self) -> int:
+        """The address of what runs records of wrappers (`launcher.wrappers`).
+
+        >>> Runtime.get().forward >= 0
+        True
+        """
+        return self.core["tt.forward"] if NATIVE else 0
 
     def finder(self, records: list[Any]) -> Callable[..., Any]:
         """A function that gives the `result` of the first record that applies to a call, without launching anything.

@@ -114,7 +114,7 @@ compare:
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
   ret void unless icmp eq i64 %self, %main
-  %key = load i64, ptr @key
+  %key = load i64, ptr @tt.arena.key
   %arena = call ptr @pthread_getspecific(i64 %key)
   %r1 = call i32 @pthread_setspecific(i64 %key, ptr null)
   %floats.p = field job.floats of %job

@@ -19,7 +19,7 @@ TEXT = """
 @known = internal global [256 x %known] zeroinitializer, align 64 ; by a few bits of the entry; belongs to who is @busy
 @tried = internal global i64 0                    ; the way of the open launch, if it was taken to see; see @settled
 
-define internal ptr @known_of(ptr %entry) nounwind {
+define internal ptr @known_of(ptr %entry) nounwind alwaysinline {
   %address = ptrtoint ptr %entry to i64
   %high = lshr i64 %address, 12
   %low = lshr i64 %address, 4
@@ -28,7 +28,7 @@ define internal ptr @known_of(ptr %entry) nounwind {
   ret ptr getelementptr %known, ptr @known, i64 %slot
 }
 
-define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) nounwind {
+define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) nounwind alwaysinline {
   %now = call i64 @ticks()
   %spent = sub i64 %now, %since
   %spent.f = sitofp i64 %spent to double
@@ -40,7 +40,7 @@ define internal void @learn(ptr %known, ptr %entry, i64 %since, i64 %programs) n
 }
 
 ; Ticks of work that are worth sharing, whatever it costs: 512 us.
-define internal i64 @always_shared() nounwind {
+define internal i64 @always_shared() nounwind alwaysinline {
   %share = load i64, ptr @share_after
   ret i64 shl i64 %share, 6
 }

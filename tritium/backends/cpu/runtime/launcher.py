@@ -118,7 +118,7 @@ failed:
   ret ptr null
 }
 
-define internal ptr @launch_raw(ptr %self, ptr %args, i64 %count) nounwind {
+define internal ptr @launch_raw(ptr %self, ptr %args, i64 %count) nounwind noinline cold {
   %grid = alloca [3 x i64]
   jump %numbers if icmp eq i64 %count, 6
 wrong:
@@ -136,7 +136,7 @@ numbers:
   ret ptr null
 sizes:
   %dims = getelementptr ptr, ptr %args, i64 2
-  jump %wrong unless call i1 @read_grid(ptr %dims, ptr %grid)
+  jump %wrong unless call i1 @tt.read_grid(ptr %dims, ptr %grid)
   ret ptr call ptr @run(ptr %address, i64 %arena, ptr %slots, ptr %grid, ptr @py.none)
 }
 """

@@ -31,7 +31,7 @@ from .system import clock, system_values
 __all__ = ["SYMBOLS", "pool", "system_values"]
 
 SYMBOLS = ("tt.pool.setup", "tt.pool.reset", "tt.pool.limit", "tt.pool.spawned", "tt.pool.launches", "tt.run",
-           "tt.arena", "tt.assert_fail")  # fmt: skip
+           "tt.arena", "tt.arena.key", "tt.fault.stack", "tt.assert_fail")  # fmt: skip
 
 _STATE = """
 @next = internal global i64 0, align 128          ; the first program nobody has taken
@@ -49,7 +49,8 @@ _STATE = """
 @gap = internal global i64 0                      ; ticks between jobs: an average of the last ones
 @opened_at = internal global i64 0                ; ticks when a job was last opened, and closed
 @closed_at = internal global i64 0
-@key = internal global i64 0                      ; of the thread's arena
+@tt.arena.key = dso_local global i64 0            ; of the thread's arena
+@tt.fault.stack = dso_local global ptr null       ; gives the thread a stack for signals, if faults are reported
 @mutex = internal global [128 x i8] zeroinitializer, align 64
 @condition = internal global [128 x i8] zeroinitializer, align 64
 
@@ -92,7 +93,7 @@ define void @tt.pool.setup() nounwind noinline cold {
   store i64 %gap, ptr @gap
   %look = udiv i64 %per_second, 20                ; 50 ms
   store i64 %look, ptr @look_every
-  %r = call i32 @pthread_key_create(ptr @key, ptr @unmap_arena)
+  %r = call i32 @pthread_key_create(ptr @tt.arena.key, ptr @unmap_arena)
   call void @free_pool()
   ret void
 }
@@ -157,7 +158,7 @@ no:
 
 ; Wake up to two; each of them does the same, so that nobody wakes all the others one after another. The mutex is free:
 ; those who wake up want it.
-define internal void @wake_two() nounwind {
+define internal void @wake_two() nounwind noinline cold {
   %n = load atomic i64, ptr @asleep monotonic, align 8
   jump %done unless icmp sgt i64 %n, 0
   %r1 = call i32 @pthread_cond_signal(ptr @condition)
@@ -168,7 +169,7 @@ done:
 }
 
 ; How long it took a thread to wake up, since the job was opened: an average, between 10 and 300 us.
-define internal void @woke() nounwind {
+define internal void @woke() nounwind noinline cold {
   %now = call i64 @ticks()
   %opened = load atomic i64, ptr @opened_at monotonic, align 8
   %took = sub i64 %now, %opened
@@ -185,7 +186,7 @@ define internal void @woke() nounwind {
 }
 
 ; How long to look for work before going to sleep.
-define internal i64 @patience() nounwind {
+define internal i64 @patience() nounwind noinline cold {
   %least = load i64, ptr @spin_for
   %gap = load atomic i64, ptr @gap monotonic, align 8
   %rare = mul i64 %least, 50                      ; 1 ms
@@ -356,7 +357,7 @@ done:
 ; thread, it has one: of 64 programs by threes, some of 16 threads would run six, and others three. Chunks of more than
 ; eight for each thread are shortened: neighbours in the grid run at about the same time then, so threads meet less
 ; often in what every 32nd program writes, say.
-define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind {
+define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind alwaysinline {
   %chunks = shl i64 %threads, 4
   %even = udiv i64 %total, %chunks
   %share = load i64, ptr @share_after
@@ -381,7 +382,7 @@ define internal i64 @chunk_size(i64 %total, i64 %threads, double %each) nounwind
 }
 
 ; Ticks of work that are worth sharing: what it costs to have others help.
-define internal i64 @worth_sharing(i1 %awake, i64 %threads) nounwind {
+define internal i64 @worth_sharing(i1 %awake, i64 %threads) nounwind alwaysinline {
 entry:
   %share = load i64, ptr @share_after
   %cold = load atomic i64, ptr @wake_after monotonic, align 8
@@ -397,7 +398,7 @@ done:
 }
 
 ; A job ran alone because others were slow to help, it seems: that is believed a little less each time.
-define internal void @doubt(i64 %start) nounwind {
+define internal void @doubt(i64 %start) nounwind noinline cold {
   %now = call i64 @ticks()
   %spent = sub i64 %now, %start
   %share = load i64, ptr @share_after
@@ -413,7 +414,7 @@ done:
 }
 
 ; A job is opened: how long the pool had none, 4 ms at most, counts for half of the average.
-define internal void @note_gap(i64 %now) nounwind {
+define internal void @note_gap(i64 %now) nounwind alwaysinline {
   store atomic i64 %now, ptr @opened_at monotonic, align 8
   %closed = load i64, ptr @closed_at
   %since = sub i64 %now, %closed
@@ -537,7 +538,7 @@ done:
 }
 
 ; The caller has nothing left to run: it lets others run, and looks for signals, once it has waited %tries times.
-define internal void @wait_for_others(ptr %job, i64 %tries) nounwind {
+define internal void @wait_for_others(ptr %job, i64 %tries) nounwind noinline cold {
   call void @pause()
   jump %done unless icmp sgt i64 %tries, 2000
   %r = call i32 @sched_yield()

@@ -19,7 +19,7 @@ __all__ = ["Launcher", "Runtime", "active_blocks", "active_clusters", "config_of
            "loaded"]  # fmt: skip
 
 PART = Part("cuda", launcher.SYMBOLS, (*WRITERS, shared_launcher, launcher, implicit_args),
-            lambda target: launcher.launcher(), plain=True)
+            lambda target: launcher.launcher(), effort="plain")
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int)
