@@ -11,12 +11,13 @@ from ..library import check, dot, dot_amx, dot_neon, dot_signature, dot_vnni, do
 __all__ = ["PARTS"]
 
 PARTS = (
-    *(Part(f"partial.{n}", s, (notation, partial), lambda _, n=n: partial.partial(n))
+    *(Part(f"partial.{n}", s, (notation, partial), lambda _, n=n: partial.partial(n), "written")
       for n, s in partial.SYMBOLS.items()),
     Part("check", check.SYMBOLS, (notation, structs, check, *check.MODULES), check.check),
-    Part("tile", tile_copy.SYMBOLS, (notation, tile_copy), lambda _: tile_copy.tile_copy()),
+    Part("tile", tile_copy.SYMBOLS, (notation, tile_copy), lambda _: tile_copy.tile_copy(), "written"),
     *(Part(s, (s,), (dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, writer),
-           functools.partial(dot.dot, kind=kind)) for kind, s in dot.SYMBOLS.items()),
+           functools.partial(dot.dot, kind=kind), "written" if kind[0] == "f" else "all")  # bytes spill without passes
+      for kind, s in dot.SYMBOLS.items()),
     Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, dot_signature, writer), dot_amx.dot_bf16),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
