@@ -85,7 +85,7 @@ def test_unload_hook(tmp_path):
         function, module = made().function, made().module
         gc.collect()
         assert ("fill", function) in events and len(events) == 2, events
-        assert not module._trackers  # unmapped, though we keep it
+        assert not module._addresses  # unmapped, though we keep it
         kept = made()
         if (child := os.fork()) == 0:
             del kept

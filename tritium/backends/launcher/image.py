@@ -221,14 +221,14 @@ class _Plan:
 class Loaded:
     """An object file in the memory of this process, which is given back with the last reference.
 
-    >>> Loaded(b"no object", {}, ())
+    >>> Loaded(b"no object", {})
     Traceback (most recent call last):
     tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
     """
 
     __slots__ = ("_addresses", "_memory")
 
-    def __init__(self, object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str]):
+    def __init__(self, object_code: bytes, symbols: Mapping[str, int]):
         import mmap
 
         plan = _Plan(*_read(object_code, os.uname().machine))
@@ -239,10 +239,10 @@ class Loaded:
         if _process().mprotect(*code):  # Linux makes what was written visible to the instruction cache as it does so
             raise UnknownObject("code may not be made executable")
         self._memory: mmap.mmap | None = memory
-        self._addresses = {name: defined[name] for name in exports}
+        self._addresses = defined
 
     def address(self, name: str) -> int:
-        """Where one of the exports lies."""
+        """Where something that the file defines lies."""
         return self._addresses[name]
 
     def unload(self) -> None:
@@ -266,9 +266,8 @@ def load(object_code: bytes, symbols: Mapping[str, int], exports: Iterable[str])
     Traceback (most recent call last):
     tritium.backends.launcher.image.UnknownObject: not a relocatable ELF file of this machine
     """
-    names = tuple(exports)
-    loaded = Loaded(object_code, symbols, names).pin()
-    return {name: loaded.address(name) for name in names}
+    loaded = Loaded(object_code, symbols).pin()
+    return {name: loaded.address(name) for name in exports}
 
 
 def undefined(object_code: bytes, machine: str) -> set[str]:

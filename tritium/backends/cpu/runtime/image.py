@@ -175,7 +175,7 @@ class Runtime:
         """
         return builtin(self.core["tt.def.lookup"], records) if NATIVE else records[0]
 
-    def load(self, object_code: bytes, *exports: str) -> jit.Library:
+    def load(self, object_code: bytes, *exports: str) -> image.Loaded | jit.Library:
         """Link a kernel's object file against the runtime and the process; `exports` as in `jit.load`.
 
         >>> from tritium.backends.llvm.target import compile_text
@@ -183,7 +183,7 @@ class Runtime:
         >>> Runtime.get().load(compile_text(text, cpu_target())).address("k") > 0
         True
         """
-        return _jit().load(object_code, self.symbols, exports)
+        return self.load_for("host", object_code, *exports)
 
     def load_for(self, name: str, object_code: bytes, *exports: str) -> image.Loaded | jit.Library:
         """Link a kernel that was compiled for the CPU called `name`, without LLVM where that can be.
@@ -195,7 +195,7 @@ class Runtime:
         """
         symbols = self.symbols_for(cpu_target(name))
         try:
-            return image.Loaded(object_code, symbols, exports)
+            return image.Loaded(object_code, symbols)
         except image.UnknownObject:
             return _jit().load(object_code, symbols, exports)
 
