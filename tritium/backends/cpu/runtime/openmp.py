@@ -45,7 +45,7 @@ define internal void @forget_team() nounwind noinline cold {
   ret void
 }
 
-define internal i64 @team_cost() nounwind noinline cold {
+define internal i64 @team_cost() nounwind {
   ret i64 load i64, item i64 1 of @tt.team.cost
 }
 
@@ -59,7 +59,7 @@ define internal void @doubt_team() nounwind noinline cold {
 }
 
 ; Whether this thread may run a job on the team of OpenMP.
-define internal i1 @has_team(i64 %threads) nounwind noinline cold {
+define internal i1 @has_team(i64 %threads) nounwind {
   %parallel = load ptr, ptr @tt.team.parallel
   jump %no if icmp eq ptr %parallel, null
   %self = call i64 @pthread_self()
@@ -74,7 +74,7 @@ no:
 }
 
 ; 1 if a job that takes so many ticks in all is to run on the team.
-define internal i64 @choose_team(i64 %threads, double %ticks) nounwind noinline cold {
+define internal i64 @choose_team(i64 %threads, double %ticks) nounwind {
   %threads.f = sitofp i64 %threads to double
   %ideal.f = fdiv double %ticks, %threads.f
   %ideal = call i64 @llvm.fptoui.sat.i64.f64(double %ideal.f)
@@ -101,7 +101,7 @@ done:
 }
 
 ; A job has ended. One that tried the other way and lost has it tried half as often, down to every 4096th job.
-define internal void @note_cost(i64 %now) nounwind noinline cold {
+define internal void @note_cost(i64 %now) nounwind {
   %opened = load i64, ptr @opened_at
   %took = sub i64 %now, %opened
   %ideal = load i64, ptr @ideal
@@ -136,7 +136,7 @@ done:
 
 ; What each thread of the team calls; the caller is one of them. Signals leave a program, but never the team. The caller
 ; waits here for the others, not in OpenMP's barrier: it alone can look for signals.
-define internal void @team_member(ptr %job) nounwind noinline cold {
+define internal void @team_member(ptr %job) nounwind {
   %floats = call i64 @own_floats()
   %self = call i64 @pthread_self()
   %main = load i64, ptr @tt.pool.main
@@ -170,7 +170,7 @@ done:
 }
 
 ; Run the open job on the team; returns how many programs the caller ran.
-define internal i64 @run_on_team(ptr %job, i64 %threads) nounwind noinline cold {
+define internal i64 @run_on_team(ptr %job, i64 %threads) nounwind {
   store i64 0, ptr @team.ran
   %jobs = load i64, ptr @tt.team.jobs
   %more = add i64 %jobs, 1

@@ -158,7 +158,7 @@ no:
 
 ; Wake up to two; each of them does the same, so that nobody wakes all the others one after another. The mutex is free:
 ; those who wake up want it.
-define internal void @wake_two() nounwind noinline cold {
+define internal void @wake_two() nounwind {
   %n = load atomic i64, ptr @asleep monotonic, align 8
   jump %done unless icmp sgt i64 %n, 0
   %r1 = call i32 @pthread_cond_signal(ptr @condition)
@@ -186,7 +186,7 @@ define internal void @woke() nounwind noinline cold {
 }
 
 ; How long to look for work before going to sleep.
-define internal i64 @patience() nounwind noinline cold {
+define internal i64 @patience() nounwind {
   %least = load i64, ptr @spin_for
   %gap = load atomic i64, ptr @gap monotonic, align 8
   %rare = mul i64 %least, 50                      ; 1 ms
@@ -538,7 +538,7 @@ done:
 }
 
 ; The caller has nothing left to run: it lets others run, and looks for signals, once it has waited %tries times.
-define internal void @wait_for_others(ptr %job, i64 %tries) nounwind noinline cold {
+define internal void @wait_for_others(ptr %job, i64 %tries) nounwind {
   call void @pause()
   jump %done unless icmp sgt i64 %tries, 2000
   %r = call i32 @sched_yield()
