@@ -9,7 +9,9 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.samples import data, rng
+from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_redundant_loads import buffers, ttgir_of, words
+from tritium.insight import emulator
 
 pytestmark = pytest.mark.sampled
 
@@ -288,3 +290,35 @@ def test_sums_that_are_operands(check, dtype, arch, warps, block, first):
         pytest.skip("Turing has no MMA for bf16")
     args = [data(dtype, 2, block, block) for _ in range(3)]
     check(states, *args, np.zeros((2, block, block), "f4"), 2, first, block, arch=arch, warps=warps, stages=1)
+
+
+@triton.jit
+def gated(x_ptr, g_ptr, w_ptr, out_ptr, n, B: tl.constexpr, RIGHT: tl.constexpr):
+    """An operand is multiplied by the exponential of a loaded gate."""
+    r = tl.arange(0, B)
+    total = tl.zeros((B, B), tl.float32)
+    for t in range(n):
+        at = (t * B + r)[:, None] * B + r[None, :]
+        x, w, gate = tl.load(x_ptr + at), tl.load(w_ptr + at), tl.exp2(tl.load(g_ptr + at).to(tl.float32))
+        if RIGHT:
+            total += tl.dot(x, (w * gate).to(w.dtype))
+        else:
+            total += tl.dot((x * gate).to(x.dtype), w)
+    tl.store(out_ptr + r[:, None] * B + r[None, :], total)
+
+
+def of_gated(n, right, b=64):
+    return *(data(ml_dtypes.bfloat16, n, b, b) for _ in range(3)), np.zeros((b, b), "f4"), n, b, right
+
+
+@pytest.mark.parametrize("arch", [90, 80])
+@pytest.mark.parametrize("right", [False, True])
+def test_gates(check, right, arch):
+    for n in (1, 4):
+        check(gated, *of_gated(n, right), arch=arch, tolerance=1e-2)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_gates_are_copied(right):
+    text, _ = emulator.llvm_of(module_of(gated, of_gated(4, right))[0])
+    assert "ld.global" not in text and "cp.async" in text

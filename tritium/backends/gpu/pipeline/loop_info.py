@@ -103,7 +103,7 @@ class LoopInfo:
         return None, False
 
     def loads_behind(self, x: Value, rank: int = 2) -> Iterator[Op]:
-        """The loads of tiles of this rank from which an operand of a dot is computed by cheap elementwise ops, views,
+        """The loads of tiles of this rank from which an operand of a dot is computed by elementwise ops, views,
         broadcasts and joins, each once."""
         return (load for load, _ in self._loads_behind(x, rank))
 
@@ -117,7 +117,7 @@ class LoopInfo:
             seen.add(x)
             if x.kind is ops.load and len(T.shape(x.type)) == rank:
                 yield x, transposed
-            elif x.kind.cost != "slow" or x.kind is ops.join:
+            elif x.kind.elementwise or x.kind.cost != "slow" or x.kind is ops.join:
                 transposed ^= x.kind is ops.trans and x.attrs["order"] == (1, 0)
                 stack += [(y, transposed) for y in reversed(x.operands)]
 

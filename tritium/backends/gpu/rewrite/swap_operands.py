@@ -24,7 +24,6 @@ from ....ir import types as T
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.dce import dce
-from .. import ops as gpu_ops
 from ..layout.rules import simple
 from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
@@ -92,7 +91,7 @@ def _computed(info: LoopInfo, right: Value) -> bool:
         x = todo.pop()
         if x in seen or x in staged.loads or type(x.type) is not T.Tile or info.outside(x):
             continue
-        if not simple(x) and gpu_ops.op_of(x).kind is not ops.join:
+        if not simple(x) and not (type(x) is Op and x.kind is ops.join):
             return False
         seen.add(x)
         todo += x.operands
