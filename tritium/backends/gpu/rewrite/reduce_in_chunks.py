@@ -11,7 +11,6 @@ others load again. A tile that is stored, too, stays as it is. The order of a re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -137,7 +136,7 @@ def _slice(reduction: Op) -> set[Op] | None:
         x = stack.pop()
         if type(x.type) is not T.Tile or x in made:
             continue
-        known = type(x) is Op and (x.kind.elementwise or x.kind in (ops.arange, ops.splat, ops.load))
+        known = type(x) is Op and (x.kind.elementwise or x.kind in _CHUNK)
         if not known or len(x.types) > 1 or effects(x) == "write":
             return None
         made.add(x)
@@ -196,19 +195,26 @@ def _chunks(b: Rewriter, xs: list[Value], start: Value, chunk: int) -> list[Valu
         if type(x.type) is not T.Tile or type(x) is not Op:
             return b.value(x)
         if x not in made:
-            made[x] = _chunk(b, x, of, start, chunk)
+            made[x] = _CHUNK.get(x.kind, _same)(b, x, [of(y) for y in x.operands], start, chunk)
         return made[x]
 
     return [of(x) for x in xs]
 
 
-def _chunk(b: Rewriter, x: Op, of: Callable[[Value], Value], start: Value, chunk: int) -> Value:
-    if x.kind is ops.arange:
-        numbers = b.emit(ops.arange, (), {**x.attrs, "end": x.attrs["start"] + chunk})
-        offset = b.emit(ops.splat, (start,), {"shape": (chunk,)})
-        return b.emit(ops.add, (numbers, offset), loc=x.loc)
-    attrs = {**x.attrs, "shape": (chunk,)} if x.kind is ops.splat else x.attrs
-    return b.emit(x.kind, [of(y) for y in x.operands], attrs, loc=x.loc)
+def _same(b: Rewriter, x: Op, operands: list[Value], start: Value, chunk: int) -> Value:
+    return b.emit(x.kind, operands, x.attrs, loc=x.loc)
+
+
+def _splat(b: Rewriter, x: Op, operands: list[Value], start: Value, chunk: int) -> Value:
+    return b.emit(ops.splat, operands, {"shape": (chunk,)}, loc=x.loc)
+
+
+def _arange(b: Rewriter, x: Op, operands: list[Value], start: Value, chunk: int) -> Value:
+    numbers = b.emit(ops.arange, (), {**x.attrs, "end": x.attrs["start"] + chunk})
+    return b.emit(ops.add, (numbers, b.emit(ops.splat, (start,), {"shape": (chunk,)})), loc=x.loc)
+
+
+_CHUNK = {ops.arange: _arange, ops.splat: _splat, ops.load: _same}  # beside elementwise ops, which are the same
 
 
 def _combined(b: Rewriter, region: Block, xs: list[Value], chunk: int) -> list[Value]:
