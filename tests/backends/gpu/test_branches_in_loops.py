@@ -216,3 +216,32 @@ def test_the_same_pointer_is_loaded_in_order(check):
     assert "cp.async" in text
     assert emulator.fit(metadata, [k, v, h, *rest], (1, 1, 1))
     assert not emulator.fit(metadata, [h, v, h, *rest], (1, 1, 1))
+
+
+@triton.jit
+def windowed(k_ptr, v_ptr, out_ptr, lo, hi, first, last, ABOVE: tl.constexpr, BLOCK: tl.constexpr):
+    """A branch around the whole body: some iterations at the beginning or at the end do nothing."""
+    i = tl.arange(0, BLOCK)
+    total, count = tl.zeros((BLOCK, BLOCK), tl.float32), 0
+    for s in range(lo, hi, BLOCK):
+        if (s + BLOCK > first) if ABOVE else ((s >= first) & (s <= last)):
+            k = tl.load(k_ptr + (s + i)[:, None] * BLOCK + i[None, :])
+            v = tl.load(v_ptr + (s + i)[:, None] * BLOCK + i[None, :])
+            total = tl.dot(k, v, total)
+            count += s + 1
+    tl.store(out_ptr + i[:, None] * BLOCK + i[None, :], total + count)
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("lo", [0, 32])
+def test_branches_around_the_body_are_bounds(check, lo, above):
+    k, v = data(BF16, 6 * 64 + 32, 64), data(BF16, 6 * 64 + 32, 64)
+    limit = 2**31 - 1
+    for first, last in ((0, 400), (64, 128), (63, 127), (65, 129), (-limit - 1, limit), (limit, -limit), (1000, -5)):
+        check(windowed, k, v, np.zeros((64, 64), "f4"), lo, lo + 6 * 64, first, last, above, 64)
+
+
+def test_the_body_of_a_branch_is_pipelined():
+    args = data(BF16, 384, 64), data(BF16, 384, 64), np.zeros((64, 64), "f4"), 0, 384, 70, 200, True, 64
+    text, _ = emulator.llvm_of(module_of(windowed, args)[0])
+    assert "cp.async" in text and "ld.global" not in text

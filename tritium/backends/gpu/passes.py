@@ -31,6 +31,7 @@ from .rewrite.join_sums import join_sums
 from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
+from .rewrite.narrow_loops import narrow_loops
 from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
@@ -87,6 +88,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     return (
         promise_arguments,  # to functions
         simplify_induction,
+        narrow_loops,
         flatten_branches,
         on(multiply_scaled),
         on(split_clusters),
