@@ -452,6 +452,17 @@ def states(heads=8, d=128, chunk=64):
               **(LONG | dict(tolerance=2e-2)))  # fmt: skip
 
 
+def window(d=128, heads=32, length=8192, size=1024):
+    q, k, v = (rand(heads, length, d, dtype=HALF) for _ in range(3))
+    i = torch.arange(length, device="cuda")
+    mask = (i[:, None] >= i) & (i[:, None] - i < size)
+    grid = lambda c: (length // c["BLOCK_M"], heads)
+    tiles = choices("BLOCK_M BLOCK_N num_warps num_stages", (128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3))
+    yield row(f"window f16 32x8192x{d}, of 1024", torch.empty_like(q), (q, k, v, BASE_2 / math.sqrt(d), length, size),
+              grid, lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+              4 * heads * length * size * d, configs=with_(tiles, D=d), **LONG)  # fmt: skip
+
+
 def all_of(*makers):
     return lambda: (made for make in makers for made in make())
 
@@ -461,7 +472,7 @@ GROUPS = {
     "rows": all_of(layer_norm, cross_entropy, along_rows, sort, group_norm, recurrence, causal_conv, matvec),
     "products": all_of(linear, batched, split_k, int8, block_scaled, int4, grouped, mixture, descriptor),
     "attention": all_of(lambda: attention(64), lambda: attention(128), decode, linear_attention),
-    "branches": all_of(one_loop, biased, states),
+    "branches": all_of(one_loop, biased, states, window),
 }
 
 if __name__ == "__main__":

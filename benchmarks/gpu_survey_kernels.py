@@ -651,3 +651,27 @@ def states_kernel(h_ptr, k_ptr, v_ptr, rows_ptr, chunks_ptr, H: tl.constexpr, D:
         vs = tl.make_block_ptr(v_ptr + (begin * H + head) * D, (end - begin, D), (H * D, 1), (t * CHUNK, j),
                                (CHUNK, BLOCK_V), (1, 0))
         h += tl.dot(tl.load(ks, boundary_check=(0, 1)), tl.load(vs, boundary_check=(0, 1)))
+
+
+@triton.jit
+def window_kernel(out_ptr, q_ptr, k_ptr, v_ptr, scale, L, WINDOW, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                  D: tl.constexpr):
+    """Causal attention with a window: blocks outside of it are skipped by a branch."""
+    base = tl.program_id(1).to(tl.int64) * L * D
+    m, n, d = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, D)
+    q = tl.load(q_ptr + base + m[:, None] * D + d[None, :])
+    top, total = tl.full([BLOCK_M], -1e6, tl.float32), tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    for start in range(0, (tl.program_id(0) + 1) * BLOCK_M, BLOCK_N):
+        if start + BLOCK_N > tl.program_id(0) * BLOCK_M - WINDOW:
+            at = start + n
+            k = tl.load(k_ptr + base + at[None, :] * D + d[:, None])
+            inside = (m[:, None] >= at[None, :]) & (m[:, None] - at[None, :] < WINDOW)
+            s = tl.where(inside, tl.dot(q, k) * scale, -float("inf"))
+            new = tl.maximum(top, tl.max(s, 1))
+            p, factor = tl.exp2(s - new[:, None]), tl.exp2(top - new)
+            total = total * factor + tl.sum(p, 1)
+            v = tl.load(v_ptr + base + at[:, None] * D + d[None, :])
+            acc = acc * factor[:, None] + tl.dot(p.to(v.dtype), v)
+            top = new
+    tl.store(out_ptr + base + m[:, None] * D + d[None, :], (acc / total[:, None]).to(out_ptr.dtype.element_ty))
