@@ -2,13 +2,14 @@
 
 `tl.multiple_of(x, 16)` may be a statement, whose result nobody uses. Reaching the value means reaching the hint, as far
 as both are in one block: so the hint moves to just behind the value, and the uses of the value become uses of the hint.
-A hint in a region says nothing about the uses outside of it.
+A hint in a region says nothing about the uses outside of it. `tl.assume(x % 16 == 0)` is such a hint, too.
 """
 
 from __future__ import annotations
 
 from .. import ops
 from ..ir.core import Block, Op, Result, Value, walk
+from .simplify import number
 
 
 def apply_hints(module):
@@ -27,19 +28,32 @@ def apply_hints(module):
 
 
 def _applied(module):
-    if ops.hint not in module.kinds:
+    if ops.hint not in module.kinds and ops.assume not in module.kinds:
         return module
     hints = [op for op in walk(module.body) if op.kind is ops.hint]
     used = {x for op in walk(module.body) for x in op.operands}
     statements = {op for op in hints if op not in used}
-    return module.replace(body=_Apply(statements).block(module.body)) if statements else module
+    promises = {op: hint for op in walk(module.body) if (hint := _promised(op)) is not None}
+    return module.replace(body=_Apply(statements, promises).block(module.body)) if statements or promises else module
+
+
+def _promised(op: Op) -> Op | None:
+    """The hint that an assumption gives, `x % n == 0`; None if it gives none, or it is applied."""
+    match op:
+        case Op(ops.assume, (Op(ops.eq, (Op(ops.rem, (x, n)), zero)),)) if number(zero) == 0 and (by := number(n)):
+            divisible = (abs(int(by)),)
+            known = type(x) is Op and x.kind is ops.hint and x.attrs["divisible"] == divisible
+            attrs = {**ops.hint.defaults, "divisible": divisible}
+            return None if known else Op(ops.hint, (x,), attrs, (x.type,), loc=op.loc)
+    return None
 
 
 class _Apply:
-    """Rebuilds blocks with uses replaced; `now` holds what stands for a value, `statements` the hints nobody reads."""
+    """Rebuilds blocks with uses replaced; `now` holds what stands for a value, `statements` the hints nobody reads, and
+    `promises` those that assumptions give."""
 
-    def __init__(self, statements: set[Op]):
-        self.statements = statements
+    def __init__(self, statements: set[Op], promises: dict[Op, Op]):
+        self.statements, self.promises = statements, promises
         self.now: dict[Value, Value] = {}
 
     def value(self, x: Value) -> Value:
@@ -54,6 +68,8 @@ class _Apply:
             if op in self.statements:
                 chain = _chain(op)
                 about.setdefault(chain[0].operands[0], []).extend(chain)
+            elif op in self.promises:
+                about.setdefault(self.promises[op].operands[0], []).append(self.promises[op])
         outer, done = dict(self.now), []
         here = {result for op in block.ops for result in op.results}
         for x in [x for x in about if x not in here]:

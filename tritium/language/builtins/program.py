@@ -183,6 +183,7 @@ def assume(b, cond) -> None:
     """Promise that a condition holds; the compiler may use it, the interpreter checks it.
 
         tl.assume(stride > 0)
+        tl.assume(stride % 16 == 0)     # as tl.multiple_of(stride, 16): accesses may be wider
     """
     if cond is True:
         return
