@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..target import Target
 
 MOST = 128  # elements of a tile in each thread that are reduced at once
-CHUNK = 32  # elements of a chunk in each thread, if one or two tiles are combined; half of that for four, a quarter
+CHUNK = MOST // 4  # elements of a chunk in each thread for one or two tiles; half of that for four, a quarter for more
 
 
 def reduce_in_chunks(module: Module, target: Target) -> Module:
