@@ -86,6 +86,28 @@ def selected(a_ptr, b_ptr, c_ptr, K, every, M: tl.constexpr, BLOCK: tl.constexpr
 
 
 @triton.jit
+def nested(a_ptr, b_ptr, c_ptr, d_ptr, K, M: tl.constexpr, BLOCK: tl.constexpr):
+    """Branches in branches, one after the other: what one computes, and another needs in a branch of its own."""
+    i, k = tl.arange(0, M), tl.arange(0, BLOCK)
+    total, at = tl.zeros((M, M), tl.float32), i[:, None] * M + i[None, :]
+    for s in range(0, K):
+        a = tl.load(a_ptr + (s * M + i[:, None]) * BLOCK + k[None, :])
+        b = tl.load(b_ptr + (s * BLOCK + k[:, None]) * M + i[None, :])
+        total = tl.dot(a, b, total)
+        if s % 2 == 0:
+            total = total * 0.5 + tl.load(c_ptr + at)
+            if s > 1:
+                total += tl.sum(total, 1)[:, None]
+                if s > 2:
+                    total = total - at
+        if s > 0:
+            scale = s * 0.5
+            if s % 3 == 0:
+                total *= scale
+    tl.store(d_ptr + at, total)
+
+
+@triton.jit
 def ordered(a_ptr, b_ptr, c_ptr, out_ptr, K, M: tl.constexpr, BLOCK: tl.constexpr):
     """A branch reads what an earlier branch of its iteration wrote."""
     i, k = tl.arange(0, M), tl.arange(0, BLOCK)
@@ -146,6 +168,7 @@ CASES = {  # kernel, arguments by the number of iterations, tolerance
     "scored": (scored, lambda n: of_scored(64 * n), 1e-2),
     "flushed": (flushed, of_flushed, 0.0),
     "selected": (selected, of_flushed, 0.0),
+    "nested": (nested, of_two, 1e-2),
     "ordered": (ordered, of_two, 0.0),
     "fed": (fed, of_two, 0.0),
 }

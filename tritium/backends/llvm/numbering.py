@@ -75,15 +75,16 @@ class NumberingWriter(Writer):
     """
 
     def emit(self, type: str, text: str, *operands: Val) -> Val:
-        """As `Writer.emit`; a line of level `stay` or deeper goes to the innermost level."""
+        """As `Writer.emit`; a line of the level of a loop goes to that of a branch in it (`kept`)."""
         place, levels = 0, self.levels
         for x in operands:
             if x.level > place:
                 place = x.level
         at = levels[place]
         found = at.made.get(text)
-        if (place < self.floor or place >= self.stay) and (found is None or found.type != type):
-            place = self.floor if place < self.floor else len(levels) - 1
+        loop, branch = self.kept
+        if (place < self.floor or loop <= place < branch) and (found is None or found.type != type):
+            place = max(self.floor, branch if loop <= place < branch else 0)
             at = levels[place]
             found = at.made.get(text)
         if found is None or found.type != type:

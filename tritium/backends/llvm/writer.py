@@ -44,7 +44,7 @@ __all__ = ["Loop", "Val", "Writer", "element", "escaped", "float_text", "lanes",
            "value", "vector"]  # fmt: skip
 
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0", "bfloat": "bf16"}
-ANYWHERE = 1 << 30  # deeper than any level
+NO_BRANCH = 0, 0  # the levels of a loop and of a branch in it
 _FLOATS = frozenset(("half", "float", "double"))
 
 
@@ -225,7 +225,7 @@ class Writer:
         self._lanes: dict[str, tuple[Val, int]] = {}  # an extracted value -> (its vector, its lane)
         self._weighted = False
         self.levels: list[Level] = []
-        self.floor, self.stay = 0, ANYWHERE  # lines without effects go to `floor` at least; see `NumberingWriter.emit`
+        self.floor, self.kept = 0, NO_BRANCH  # where lines without effects go at least; see `NumberingWriter.emit`
         self.here = ""  # the debug location that every line ends in
 
     # -- the module ------------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ class Writer:
     def function(self, result: str, name: str, parameters: Sequence[str], attributes: str = "nounwind",
                  linkage: str = "") -> Iterator[list[Val]]:
         """Write the function `name`; each parameter is spelled as type (with attributes) and name: "ptr x"."""
-        outer, self.levels = (self.levels, self.floor, self.stay), [Level("entry")]
-        self.floor, self.stay = 0, ANYWHERE
+        outer, self.levels = (self.levels, self.floor, self.kept), [Level("entry")]
+        self.floor, self.kept = 0, NO_BRANCH
         self._defined.add(name)
         named = [p.rsplit(" ", 1) for p in parameters]
         yield [value(type.split(" ")[0] if type[0] != "<" else type, f"%{n}") for type, n in named]
@@ -290,7 +290,7 @@ class Writer:
         arguments = ", ".join(f"{type} %{n}" for type, n in named)
         head += f"{result} @{name}({arguments}) {attributes} {{"
         self.raw("\n".join([head, "entry:", *self.levels[0].slots, *self.levels[0].lines, "}"]))
-        self.levels, self.floor, self.stay = outer
+        self.levels, self.floor, self.kept = outer
 
     # -- lines -----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ....ir.opdef import OpKind
 from ....ir.rewrite import uses
 from ...llvm.lines import Lines
 from ...llvm.numbering import NumberingWriter
-from ...llvm.writer import ANYWHERE, Val, value
+from ...llvm.writer import NO_BRANCH, Val, value
 from ..layout.linear import Layout, image, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need
@@ -191,11 +191,11 @@ class Lowering:
 
     @contextmanager
     def kept_in_branch(self) -> Iterator[None]:
-        """Within it lines that depend on the iteration of the innermost loop stay where they are written; others are
-        written before the loop."""
-        stay, self.w.stay = self.w.stay, self.loops[-1]
+        """Within it, the innermost level being a branch, lines that depend on the iteration of the innermost loop stay
+        in the branch; others are written before the loop."""
+        outer, self.w.kept = self.w.kept, (self.loops[-1], len(self.w.levels) - 1)
         yield
-        self.w.stay = stay
+        self.w.kept = outer
 
     @contextmanager
     def group(self, warps: int) -> Iterator[None]:
@@ -211,9 +211,9 @@ class Lowering:
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make()` gave the first time `key` was asked for: for values at the head of the kernel."""
         if key not in self._once:
-            kept, (self.w.floor, self.w.stay) = (self.w.floor, self.w.stay), (self._head, ANYWHERE)
+            kept, (self.w.floor, self.w.kept) = (self.w.floor, self.w.kept), (self._head, NO_BRANCH)
             self._once[key] = make()
-            self.w.floor, self.w.stay = kept
+            self.w.floor, self.w.kept = kept
         return self._once[key]
 
     def place(self, part: str) -> Val:

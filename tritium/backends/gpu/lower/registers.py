@@ -46,14 +46,14 @@ class Registers(Sequence):
 
     def _make_there(self, r: int) -> Any:
         w, *place = self._place
-        kept, (w.here, w.floor, w.stay) = (w.here, w.floor, w.stay), place
+        kept, (w.here, w.floor, w.kept) = (w.here, w.floor, w.kept), place
         found = self._make(r)
-        w.here, w.floor, w.stay = kept
+        w.here, w.floor, w.kept = kept
         return found
 
     def come_from(self, w: NumberingWriter) -> None:
         """Have all registers, and the sums they are, written as lines from where the writer is now."""
-        self._place = w, w.here, w.floor, w.stay
+        self._place = w, w.here, w.floor, w.kept
         for part in self.affine or ():
             if type(part) is Registers and part._place is None:  # or a loop would keep what stands before it
                 part.come_from(w)
