@@ -58,7 +58,7 @@ def pipeline(target: GPUTarget, options: Options | None = None) -> list[Step]:
     """The steps that a compilation for a target runs on tile IR, in order.
 
     >>> [step.name for step in pipeline(GPUTarget("cuda", 90, 32))][-3:]
-    ['swap_operands', 'first_that', 'insert_barriers']
+    ['clear_sums', 'first_that', 'insert_barriers']
     """
     options = options or BaseBackend(target).parse_options({})
     record = backends.get(target)
