@@ -343,7 +343,7 @@ def test_processes_race_for_an_empty_cache(tmp_path):
     assert done.stdout.strip() == "[0, 1, 2, 3]"
 
 
-@pytest.mark.skipif(not parts.NATIVE, reason="launches go through ctypes")
+@pytest.mark.skipif(not parts.NATIVE, reason="this interpreter takes no builtins: launches go by Python")
 def test_what_few_processes_need_is_compiled_when_it_is_needed(tmp_path):
     code = """if True:
         import pathlib, sys

@@ -282,13 +282,14 @@ def _only_adds(op: Op, loop: Op) -> bool:
 
 def zeros_elsewhere(load: Op) -> bool:
     """True if a load gives zeros, or undefined values, where its mask is off."""
-    return len(load.operands) < 3 or _zero(load.operands[2])
+    return len(load.operands) < 3 or is_zero(load.operands[2])
 
 
-def _zero(x: Value) -> bool:
+def is_zero(x: Value) -> bool:
+    """True for the number 0, or a tile of zeros."""
     while type(x) is Op and (x.kind.view or x.kind is ops.cast):
         x = x.operands[0]
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0
 
 
-__all__ = ["LoopInfo", "is_loaded", "stages_of", "zeros_elsewhere"]
+__all__ = ["LoopInfo", "is_loaded", "is_zero", "stages_of", "zeros_elsewhere"]

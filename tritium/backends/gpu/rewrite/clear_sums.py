@@ -1,4 +1,4 @@
-"""Let dots overwrite the sums that a loop sets to zero, instead of moving zeros into their registers.
+"""Let dots overwrite the sums (accumulators) that a loop sets to zero, instead of moving zeros into their registers.
 
     for i:                                    for i:
       acc = dot(a, b, acc)                      acc = dot(a, b, cleared(acc, fresh))
@@ -21,7 +21,7 @@ from ....ir.rewrite import inputs, substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from .. import ops as gpu_ops
-from ..pipeline.loop_info import stages_of
+from ..pipeline.loop_info import is_zero, stages_of
 
 if TYPE_CHECKING:
     from ....ir.core import Module, Value
@@ -73,14 +73,9 @@ def _reset(body: Block, k: int, y: Value) -> _Reset | None:
     if T.shape(condition.type):
         return None
     for zero, dot, when in ((*sides, True), (*reversed(sides), False)):
-        if _is_zero(zero) and type(dot) is Op and dot.kind is ops.dot and dot in body.ops:
+        if is_zero(zero) and type(dot) is Op and dot.kind is ops.dot and dot in body.ops:
             return _Reset(k, dot, condition, when)
     return None
-
-
-def _is_zero(x: Value) -> bool:
-    x = behind_views(x)
-    return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0
 
 
 def _only_adds(body: Block, reset: _Reset) -> bool:

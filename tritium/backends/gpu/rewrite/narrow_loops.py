@@ -5,7 +5,7 @@
         body
 
 Attention with a window, or a causal one that goes over all keys, is often written so. Iterations that only test are
-gone, and the loop is pipelined, as its loads and dots are in no branch.
+gone, and the loop is pipelined, as its loads and dots are in no branch. (A case of index-set splitting.)
 """
 
 from __future__ import annotations
