@@ -1,4 +1,4 @@
-"""Unrolled loops: results, masks, branches of the first iteration, negative steps."""
+"""Unrolled loops, completely and by a factor: results, masks, branches of the first iteration, which loops are left."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,13 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import data, module_of
-from tritium import passes
+from tritium import ops, passes
 from tritium.backends import get
 from tritium.backends.compiler import GPUTarget
+from tritium.backends.gpu.rewrite.unroll_loops import unroll_loops
+from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.ir.core import walk
+from tritium.ir.verify import verify
 
 
 @triton.jit
@@ -29,7 +32,7 @@ def row_sums(x, o, least, N: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(least + n, smallest)
 
 
-@pytest.mark.parametrize("n", [1, 256, 257, 1000, 2048])
+@pytest.mark.parametrize("n", [1, 256, 257, 1000, 2048, 4096, 4900])
 def test_masked_iterations(check, n):
     check(row_sums, data("f4", n), np.zeros(256, "f4"), np.zeros(256, "f4"), n, 256, warps=4)
 
@@ -57,4 +60,156 @@ def loops_of(kernel, *args):
 
 def test_which_loops_are_written_out():
     out = np.zeros(256, "f4")
-    assert [loops_of(row_sums, data("f4", n), out, out, n, 256) for n in (2048, 2049)] == [0, 1]
+    assert [loops_of(row_sums, data("f4", n), out, out, n, 256) for n in (2048, 2049, 4096)] == [0, 0, 1]
+
+
+# --- by a factor ------------------------------------------------------------------------------------------------------
+BLOCK = 128
+
+
+@triton.jit
+def row_sum(out, p, n: tl.constexpr, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(0, n, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        total += tl.load(p + i, mask=i < n, other=0.0)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def row_sum_of_any_length(out, p, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(3, n, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        total += tl.load(p + i, mask=i < n, other=0.0)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def carried_pointers(out, p, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    at, step = p + tl.arange(0, BLOCK), 1
+    for _k in range(n):
+        total = total * 0.5 + tl.load(at)
+        at += step
+        step += 1
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def linked(out, p, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    for _k in range(n):
+        at = tl.load(p + at)
+    tl.store(out + tl.arange(0, BLOCK), at)
+
+
+@triton.jit
+def indirect(out, indices, p, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(n):
+        total += tl.load(p + tl.load(indices + k) * BLOCK + tl.arange(0, BLOCK))
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def largest_so_far(out, p, n, BLOCK: tl.constexpr):
+    most, total = float("-inf"), 0.0
+    for k in range(0, n, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        x = tl.load(p + i, mask=i < n, other=float("-inf"))
+        new = tl.maximum(most, tl.max(x, axis=0))
+        total = total * tl.exp(most - new) + tl.sum(tl.exp(x - new), axis=0)
+        most = new
+    tl.store(out, most + tl.log(total))
+
+
+@triton.jit
+def in_place(p, n: tl.constexpr, BLOCK: tl.constexpr):
+    for k in range(0, n, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        tl.store(p + i + BLOCK, tl.load(p + i) + 1)
+
+
+@triton.jit
+def volatile(out, p, n: tl.constexpr, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(0, n, BLOCK):
+        total += tl.load(p + k + tl.arange(0, BLOCK), volatile=True)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def downwards(out, p, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(n, 0, -1):
+        total = total * 0.5 + tl.load(p + k + tl.arange(0, BLOCK))
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+def values(n, seed=0):
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+OUT = np.zeros(BLOCK, np.float32)
+WHOLE = range(9, 26)  # trip counts, with and without iterations left over
+KERNELS = {
+    **{f"{trips} iterations": (row_sum, [OUT, values(BLOCK * trips), BLOCK * trips - 5]) for trips in WHOLE},
+    **{f"{n} elements": (row_sum_of_any_length, [OUT, values(2048), n]) for n in (-9, 0, 3, 4, 1027, 1028, 2048)},
+    "carried pointers": (carried_pointers, [OUT, values(1024), 19]),
+    "linked": (linked, [np.zeros(BLOCK, np.int32), np.random.default_rng(0).permutation(BLOCK).astype(np.int32), 21]),
+    "indirect": (indirect, [OUT, np.array([3, 0, 3, 1, 2, 6, 5, 4, 4, 1, 0], np.int32), values(7 * BLOCK), 11]),
+    "largest so far": (largest_so_far, [np.zeros(1, np.float32), values(2048), 1999]),
+    "in place": (in_place, [values(BLOCK * 13), BLOCK * 12]),
+    "volatile": (volatile, [OUT, values(BLOCK * 12), BLOCK * 12]),
+    "downwards": (downwards, [OUT, values(256), 20]),
+}
+
+
+def unrolled(kernel, args, warps=4, block=BLOCK):
+    module = passes.run(module_of(kernel, [*args, block])[0], passes.CLEANUP)
+    module = module.replace(attrs={**module.attrs, "num_warps": warps})
+    return verify(unroll_loops(32, NvTarget.of(90).cost)(module))
+
+
+def loads_of(module):
+    """The loads in each loop, and after them."""
+    loops = [op for op in module.body.ops if op.kind is ops.for_]
+    inside = [sum(x.kind is ops.load for x in walk(op.regions[0])) for op in loops]
+    return inside, sum(op.kind is ops.load for op in module.body.ops)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_as_the_interpreter_has_it(check, name):
+    kernel, args = KERNELS[name]
+    check(kernel, *args, BLOCK, tolerance=1e-5 if name == "largest so far" else 0.0)
+
+
+@pytest.mark.parametrize(("trips", "loads"), [(8, ([], 8)), (9, ([], 9)), (16, ([8], 0)), (18, ([6], 0)),
+                                               (19, ([8], 3)), (25, ([5], 0))])  # fmt: skip
+def test_a_factor_that_leaves_nothing_over(trips, loads):
+    assert loads_of(unrolled(row_sum, [OUT, values(BLOCK), BLOCK * trips])) == loads
+
+
+def test_the_rest_of_unknown_length_is_a_loop():
+    assert loads_of(unrolled(*KERNELS["2048 elements"])) == ([8, 1], 0)
+
+
+@pytest.mark.parametrize(("name", "later"), [("carried pointers", ops.mul), ("largest so far", ops.reduce)])
+def test_loads_are_issued_first(name, later):
+    """Before the sums of the iterations, and before what makes threads wait for each other."""
+    loop = next(op for op in unrolled(*KERNELS[name]).body.ops if op.kind is ops.for_)
+    kinds = [op.kind for op in loop.regions[0].ops]
+    assert kinds.count(ops.load) == 8 and later in kinds
+    assert later not in kinds[: len(kinds) - kinds[::-1].index(ops.load)]
+
+
+def test_wide_tiles_take_a_smaller_factor():
+    """No more bytes of a thread are in flight than it has registers for."""
+    wide = lambda n: [loads_of(unrolled(row_sum, [OUT, values(9), 16 * n], warps, n)) for warps in (4, 2, 1)]
+    assert wide(2048) == [([2], 0), ([1], 0), ([1], 0)]
+
+
+@pytest.mark.parametrize("name", ["in place", "volatile", "downwards"])
+def test_other_loops_stay(name):
+    assert loads_of(unrolled(*KERNELS[name])) == ([1], 0)

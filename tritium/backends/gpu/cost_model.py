@@ -44,6 +44,10 @@ class CostModel(Frozen):
     # in flight at once.
     unrolled_trips: int
     unrolled_work: int
+    # A loop whose loads cannot be in flight at once is unrolled up to this fraction (1 / idle_unrolled) of the work.
+    idle_unrolled: int
+    # Bytes that a thread may have in flight by unrolling a longer loop by a factor, `unrolled_trips` at most.
+    unrolled_bytes: int
     # Bytes of loaded tiles that a thread may keep, once loops are unrolled, rather than load them again.
     kept_bytes: int
     # A function such as a logarithm, in operations.

@@ -146,6 +146,10 @@ def _assembled(text: str, options: Options, traits: Traits | None) -> tuple[byte
             return binary, ptxas.usage(said) or ptxas.usage_in(binary)
     if ptxas.ptxas() is None:
         return text.encode(), {}
+    if traits is not None and not traits.products and traits.registers is None:
+        # Otherwise ptxas moves loads back to their users until 2048 threads find room on an SM, with 32 registers each.
+        # The loads of an unrolled loop then wait for each other. The driver's linker does not do so.
+        text = ptxas.directed(text, traits.threads, ".minnctapersm 1")
     return ptxas.assemble(text, nv.cpu, extra)
 
 

@@ -123,8 +123,8 @@ TOY = Target(
     most_threads=2048,
     cost=CostModel(  # wide warps, small caches
         held_bytes=256, operation_bytes=1, converted_registers=4, idle_factor=2, repeated_loads=2, run_bits=4,
-        unrolled_trips=4, unrolled_work=1024, kept_bytes=128, slow_operations=8, prefetch_share=4,
-        registers_beside_dots=63,
+        unrolled_trips=4, unrolled_work=1024, idle_unrolled=8, unrolled_bytes=128, kept_bytes=128,
+        slow_operations=8, prefetch_share=4, registers_beside_dots=63,
     ),
     lower=LOWER,
     kernel=lambda threads: ("spir_kernel void", f'"toy.threads"="{threads}"'),

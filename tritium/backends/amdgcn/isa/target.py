@@ -24,8 +24,8 @@ LOWER = {**SHARED, **mma.LOWER, **inline_asm.LOWER}
 # take many.
 _RDNA = CostModel(
     held_bytes=128, operation_bytes=1, converted_registers=4, idle_factor=2, repeated_loads=2, run_bits=3,
-    unrolled_trips=8, unrolled_work=2048, kept_bytes=128, slow_operations=8, prefetch_share=4, prefetched_dots=64,
-    registers_beside_dots=96, scratch_per_warp=2048,
+    unrolled_trips=8, unrolled_work=2048, idle_unrolled=8, unrolled_bytes=128, kept_bytes=128,
+    slow_operations=8, prefetch_share=4, prefetched_dots=64, registers_beside_dots=96, scratch_per_warp=2048,
 )  # fmt: skip
 _CDNA = replace(_RDNA, prefetched_dots=128, prefetch_share=8, registers_beside_dots=63)
 

@@ -1,11 +1,25 @@
-"""Unroll short loops: a small constant trip count, and a small total body.
+"""Unroll loops, so that the loads of several iterations are in flight at once.
+
+A loop with a small constant trip count and a small total body is unrolled completely:
 
     for i in 0, 6144, 2048:          acc = acc + load p + (0 + arange), 0 + arange < 5000
       x = load p + (i + arange), i + arange < 5000            ->        ... twice more, for 2048 and 4096
       acc = acc + x
 
-The loads of all iterations are then in flight at once. The index is a constant, so branches of the first iteration
-fold, and `apply_ranges` finds the masks of iterations within bounds to hold.
+The index is a constant, so branches of the first iteration fold, and `apply_ranges` finds the masks of iterations
+within bounds to hold.
+
+A longer loop that only loads and computes is unrolled by a factor. Without that, each iteration waits for its own
+loads: nothing else has been issued.
+
+    for i in 0, n, 512:                     for i in 0, n / 2048 * 2048, 2048:
+      acc = acc + load p + (i + arange)  ->   acc = acc + load p + (i + arange)
+                                              ... three times more, for i + 512, i + 1024 and i + 1536
+                                            for i in n / 2048 * 2048, n, 512:
+                                              acc = acc + load p + (i + arange)
+
+The last loop is written out if the trip count is known. The factor is the one that fills the bytes which a thread may
+have in flight (`CostModel.unrolled_bytes`).
 
 Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. Loops with a
 `loop_unroll_factor` are left alone.
@@ -13,20 +27,20 @@ Loops with dots are left to the software pipeline, and those that ask for stages
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, walk
-from ....ir.rewrite import substitute, sweep
+from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.rewrite import effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-from ....passes.regions import trip_count
+from ....passes.regions import constant_of, trip_count
 from ....passes.simplify import apply_rules
 
 if TYPE_CHECKING:
-    from ....ir.builder import Builder
+    from ....ir.rewrite import Rewriter
     from ..cost_model import CostModel
 
 
@@ -57,30 +71,66 @@ def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
 
     @each_function
     def unroll_loops(module: Module) -> Module:
-        """Write out short loops of known length."""
+        """Write out short loops of known length, and several iterations of longer ones that load."""
         if ops.for_ not in module.kinds:
             return module
         threads = lanes * module.attrs.get("num_warps", 4)
-        if not any(_is_short(op, threads, cost) for op in walk(module.body)):
+        if not any(_factor(op, threads, cost) > 1 for op in walk(module.body)):
             return module
-        rule = lambda b, op: _unrolled(b, op) if _is_short(op, threads, cost) else apply_rules(b, op)
+
+        def rule(b: Rewriter, op: Op) -> Any:
+            factor = _factor(op, threads, cost)
+            return _unrolled(b, op, factor) if factor > 1 else apply_rules(b, op)
+
         return dce(sweep(module, rule))
 
     return unroll_loops
 
 
-def _is_short(op: Op, threads: int, cost: CostModel) -> bool:
-    trips = trip_count(op)
-    if not trips or trips > cost.unrolled_trips:
-        return False
-    if op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
-        return False
-    body = op.regions[0]
-    return not any(map(_has_loops, walk(body))) and trips * _work(body, threads, cost) <= cost.unrolled_work
+def _factor(op: Op, threads: int, cost: CostModel) -> int:
+    """How many iterations of a loop are written out as one; 1 for loops that are left alone, and for other ops."""
+    if op.kind is not ops.for_ or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
+        return 1
+    body, trips = op.regions[0], trip_count(op)
+    if any(map(_has_loops, walk(body))):
+        return 1
+    work = max(1, _work(body, threads, cost))
+    loaded = _loaded_bytes(body, threads)
+    overlaps = loaded > 0 and all(map(_can_overlap, body.ops))
+    if trips and trips <= cost.unrolled_trips:
+        # Loads wait for the stores before them. But a row that is small is kept, and not loaded again by the next loop.
+        gains = overlaps or 0 < trips * loaded <= cost.kept_bytes
+        if trips * work <= (cost.unrolled_work if gains else cost.unrolled_work // cost.idle_unrolled):
+            return trips
+    if not overlaps or not _counts_up(op):
+        return 1
+    factor = min(cost.unrolled_trips, cost.unrolled_bytes // loaded, cost.unrolled_work // (2 * work))
+    if not trips or factor < 2:
+        return factor
+    # One that leaves no iterations over, if there is one near. A loop of one iteration is none.
+    near = (k for k in range(factor, factor // 2, -1) if trips % k == 0)
+    return next(near, factor if trips >= 2 * factor else trips)
 
 
 def _has_loops(op: Op) -> bool:
     return op.kind.loop or op.kind.mma or op.kind is ops.call
+
+
+def _can_overlap(op: Op) -> bool:
+    """True for what the loads of later iterations can be issued before: not for stores, nor for branches that load."""
+    return effects(op) == "" or effects(op) == "read" and not op.regions
+
+
+def _counts_up(op: Op) -> bool:
+    """True if the first index and the step are constants, so that the last index can be computed without overflow."""
+    first, step = constant_of(op.operands[0]), constant_of(op.operands[2])
+    return first is not None and step is not None and first >= 0 and step > 0
+
+
+def _loaded_bytes(block: Block, threads: int) -> int:
+    """The bytes that a thread loads in a block, four for each load at least."""
+    bytes_of = lambda op: max(4, T.numel(op.type) * T.element(op.type).bytes // threads)
+    return sum(bytes_of(op) for op in walk(block) if op.kind is ops.load)
 
 
 def _work(block: Block, threads: int, cost: CostModel) -> int:
@@ -94,11 +144,74 @@ def _weight(op: Op, cost: CostModel) -> int:
     return cost.slow_operations if op.kind.elementwise and op.kind.cost == "slow" else 1
 
 
-def _unrolled(b: Builder, op: Op) -> tuple[Value, ...]:
-    """The results of the loop."""
-    index, values = op.operands[0].type, op.operands[3:]
-    first, _, step = (x.attrs["value"] for x in op.operands[:3])
-    for k in range(trip_count(op) or 0):
-        values = substitute(b, op.regions[0], (ops.constant(b, value=first + k * step, type=index), *values))
-    return tuple(values)
+def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
+    """The results of the loop, with `factor` iterations written out as one."""
+    lo, hi, step, *values = op.operands
+    body, trips, stride = op.regions[0], trip_count(op), constant_of(step)
+    constant = lambda value: ops.constant(b, value=value, type=lo.type)
+    loads = _Loads(body)
 
+    def iterations(first: Value, values: Sequence[Value], count: int) -> Sequence[Value]:
+        indices = [ops.add(b, first, constant(k * stride)) for k in range(count)]
+        loaded, ahead = [], values
+        for index in indices:
+            known, ahead = loads.emit(b, index, ahead)
+            loaded.append(known)
+        for index, known in zip(indices, loaded):
+            values = substitute(b, body, (index, *values), known)
+        return values
+
+    if trips is not None and trips <= factor:
+        return tuple(iterations(lo, values, trips))
+    wide = constant(factor * stride)
+    if trips is None:  # and `lo` is not negative, so nothing overflows
+        whole = ops.div(b, ops.sub(b, ops.max_(b, hi, lo), lo), wide)
+        end = ops.add(b, lo, ops.mul(b, whole, wide))
+    else:
+        end = constant(constant_of(lo) + trips // factor * factor * stride)
+    with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
+        ops.yield_(b, *iterations(region.args[0], region.args[1:], factor))
+    values = _loop(b, (lo, end, wide, *values), {**op.attrs, "nonempty": trips is not None}, region.block)
+    if trips is None:
+        return _loop(b, (end, hi, step, *values), {**op.attrs, "nonempty": False}, body)
+    return tuple(iterations(end, values, trips % factor))
+
+
+class _Loads:
+    """What an iteration does for its loads: they, and all that their addresses, and those of the next, come from.
+
+    Empty if that takes branches or several results of an op, or if the iteration stores: then nothing is issued ahead.
+    """
+
+    def __init__(self, body: Block):
+        inside, yielded = set(body.ops), dict(zip(body.args[1:], body.yields))
+        taken, todo = set(), [op for op in body.ops if op.kind is ops.load]
+        while todo:
+            x = todo.pop()
+            if x in taken:
+                continue
+            taken.add(x)
+            if x in inside:
+                todo += x.operands
+            elif x in yielded:
+                todo.append(yielded[x])
+            elif type(x) is Result:
+                todo.append(x.op)
+        made = tuple(op for op in body.ops if op in taken)
+        simple = all(len(op.types) == 1 and not op.regions for op in made)
+        self.ops = made if simple and all(effects(op) != "write" for op in body.ops) else ()
+        self.yields = body.yields
+        self.body = Block(body.args, (*self.ops, Op(ops.yield_, self.ops, {}, ())))
+
+    def emit(self, b: Rewriter, index: Value, values: Sequence[Value]) -> tuple[dict[Op, Value], Sequence[Value]]:
+        """Emit the loads of an iteration: what stands for its ops, and the next iteration's values as far as it knows.
+        """
+        known = dict(zip(self.ops, substitute(b, self.body, (index, *values))))
+        names = dict(zip(self.body.args, (index, *values)))
+        return known, [known.get(x, names.get(x, x)) for x in self.yields]
+
+
+def _loop(b: Rewriter, operands: tuple[Value, ...], attrs: dict[str, Any], body: Block) -> tuple[Value, ...]:
+    """The results of a loop that is not unrolled again."""
+    outs = b.emit_as_is(ops.for_, operands, attrs, (body,))
+    return () if outs is None else outs if type(outs) is tuple else (outs,)

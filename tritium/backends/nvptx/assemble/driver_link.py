@@ -67,24 +67,23 @@ def lacks_registers(traits: Traits, said: str) -> bool:
 
 
 def link_to_fit(ptx: str, traits: Traits, most_threads: int) -> tuple[bytes, str]:
-    """As `link`; of large programs, with so few registers that a processor of `most_threads` threads holds as many
-    programs at once as it can without spilling.
+    """As `link`; of large programs, with so few registers that half of the `most_threads` threads of a processor find
+    room at once, if nothing spills then.
 
-    The linker takes whatever registers make a single thread fast; `ptxas`, which knows that it has the whole program,
-    looks at the processor too. Small programs are often better off so. But large ones leave it in large steps, and
-    while their warps wait for each other only other programs have something to do.
+    The linker takes whatever registers make a single thread fast. Large programs leave a processor in large steps: one
+    of 512 threads that takes 72 registers is alone on it, and while its warps wait for each other nothing else has
+    something to do. All threads at once are too many: 32 registers leave a thread few loads in flight.
     """
     settled = traits.products or traits.registers  # tensor cores want their registers, others have been told
-    if settled or traits.threads < _LARGE or len(ptx) > _LONGEST:
-        return link(ptx)
-    for count in range(most_threads // traits.threads, 1, -1):
+    count = most_threads // 2 // traits.threads
+    if not settled and traits.threads >= _LARGE and count > 1 and len(ptx) <= _LONGEST:
         made = link(directed(ptx, traits.threads, f".minnctapersm {count}"))
         if not spills(made[0]):
             return made
     return link(ptx)
 
 
-_LARGE, _LONGEST = 512, 64_000  # threads; characters of a text that is not too long to be linked several times
+_LARGE, _LONGEST = 512, 64_000  # threads; characters of a text that is not too long to be linked twice
 
 
 def link(ptx: str) -> tuple[bytes, str]:

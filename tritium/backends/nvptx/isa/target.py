@@ -50,6 +50,8 @@ H200 = CostModel(
     barriers_alone=64,
     unrolled_trips=8,  # chosen, so that the text stays short
     unrolled_work=2048,
+    idle_unrolled=8,
+    unrolled_bytes=128,
     # 32 registers; chosen: a block of 512 threads keeps a row of 16384 floats, and three such blocks fit an SM
     kept_bytes=128,
     slow_operations=8,  # chosen
