@@ -61,6 +61,8 @@ class CostModel(Frozen):
     # Registers of a thread for loads of a loop with dots that are prefetched into registers, where there are no
     # asynchronous copies, as far as sums and what is beside them leave room; 0 to leave such loops alone.
     prefetched_dots: int = 0
+    # Bytes that a producer warp loads ahead, also with fewer stages than that takes, if as many programs find room.
+    loaded_ahead: int = 0
     # Registers of a thread for tiles of dots that no asynchronous copy can bring, as their elements are not aligned:
     # loaded an iteration early, and written to shared memory at its end.
     thread_copy_registers: int = 0

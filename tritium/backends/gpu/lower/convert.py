@@ -13,7 +13,7 @@ from ...llvm.writer import vector
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, axis_bits, conversion, image, log2, pad, span_of
 from ..layout.values import layout_of, splitting
-from ..shared_memory.needs import Need, Room, takes_shared
+from ..shared_memory.needs import FEW_CUTS, Need, Room, takes_shared
 from .exchange import exchange, exchanges
 from .function import Lowering, lower
 from .registers import Registers
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 
 def _convert_need(op: Op, room: Room) -> Need | None:
-    """A conversion through shared memory; a tile too large for it is cut."""
+    """A conversion through shared memory; a tile too large for it, or for another program beside it, is cut."""
     source, target = layout_of(op.operands[0]), layout_of(op)
     size, how = T.element(op.type).bytes, conversion(source, target)
     if how in ("same", "registers") or within_warp(room.target, source, target, size, room.alone):
         return None
     needed = gpu_ops.bytes_of(op.type)
-    bits = splitting(source, target, needed, room.bytes)
+    for free in room.spaces():
+        bits = splitting(source, target, needed, free)
+        if needed >> len(bits) <= free and len(bits) <= FEW_CUTS:
+            break
     return Need([needed >> len(bits)], attrs={"cut": tuple(bits)} if bits else {})
 
 

@@ -72,7 +72,7 @@ def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
     reordering = Reordering.of(module, assumed)
     if reordering is not None and not reordering.take(plans[number].pairs):
         return module
-    made = _Build(plans[number], assumed.nonnegative).build()
+    made = _Build(plans[number], target, assumed.nonnegative).build()
     if small_dividends(module, assumed.nonnegative):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
     return assumed.stated_by(made)
@@ -181,9 +181,13 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[tuple[int, tuple[in
 def _shared_bytes(dot: Op, module: Module) -> int:
     """About what a block takes of shared memory: multibuffers, and the result on its way to memory."""
     stages = max(stages_of(op, module) for op in walk(module.body) if _multiplies(op))
-    stores = [op for op in walk(module.body) if op.kind is ops.store]
-    stored = dot.type.numel * max((T.element(op.operands[1].type).bytes for op in stores), default=0)
-    return stages * sum(bytes_of(x.type) for x in dot.operands[:2]) + stored + _BESIDE_BUFFERS
+    return stages * sum(bytes_of(x.type) for x in dot.operands[:2]) + _stored_bytes(module) + _BESIDE_BUFFERS
+
+
+def _stored_bytes(module: Module) -> int:
+    """What the largest result takes on its way to memory."""
+    stored = [op.operands[1].type for op in walk(module.body) if op.kind is ops.store]
+    return max((bytes_of(x) for x in stored if type(x) is T.Tile), default=0)
 
 
 _BESIDE_BUFFERS = 2048  # bytes of a block: mbarriers, alignment, what the driver takes
@@ -219,16 +223,16 @@ def _synchronizes(op: Op) -> bool:
 class _Build:
     """Emits the specialized kernel: buffers and mbarriers, then one region per role."""
 
-    def __init__(self, plan: Plan, preconditions: list | None):
+    def __init__(self, plan: Plan, target: Target, preconditions: list | None):
         self.opened, self.can, self.tma, self.roles, found = plan
-        opened, can, tma = self.opened, self.can, self.tma
+        opened = self.opened
         self.assumptions = Assumptions(opened.module, preconditions, opened.grid)
         self.loops, self.outer, self.writes, self.ahead = found
         module = opened.module
         self.b, self.buffers = Builder(), {}  # load -> address of its multibuffer
         self.loads = [*(load for loop in self.loops for load in loop.loads.values()), *self.ahead]
         self.state = (*STATE, *(_TILES if self.ahead else ()))
-        self.slots = slots_of(self.loops, can, tma)
+        self.slots = self.find_slots(target)
         self.blocks = max(load.blocks for load in self.loads)
         self.ping_pong = self.loops[0].schedule.alternates
         self.persistent = not any(map(_synchronizes, walk(module.body)))
@@ -237,6 +241,17 @@ class _Build:
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
+
+    def find_slots(self, target: Target) -> int:
+        """The stages of the loops. Small tiles get more than were asked for: a few would wait for L2 each time."""
+        asked = slots_of(self.loops, self.can, self.tma)
+        if self.ahead or self.opened.blocks > 1:
+            return asked
+        module, (extra, (launched, _, most)) = self.opened.module, self.roles
+        threads = target.warp_size * (module.attrs["num_warps"] + extra)
+        free = target.shared_of(target.programs_of(threads, launched or most)) - _stored_bytes(module) - _BESIDE_BUFFERS
+        each = sum(bytes_of(tile) for tile, *_ in buffers_of(self.loops, self.can))
+        return max(asked, min(target.cost.loaded_ahead, free, self.tma.room) // each)
 
     def asks_for_one_axis(self) -> bool:
         """True if the kernel reads its program index on the first axis only."""

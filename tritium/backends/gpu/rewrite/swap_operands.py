@@ -5,7 +5,8 @@ wgmma reads both operands from shared memory, the lhs from registers as well. So
 - if threads compute it, from weights of few bits for example: it is not written to a buffer in every iteration, between
   two barriers;
 - if it has a 32-bit type and is contiguous along N. Such types are read from shared memory along K only, but threads
-  can read them from a buffer in any order.
+  can read them from a buffer in any order;
+- if the lhs has fewer rows than an instruction, and both are loaded.
 
     for ..., acc:                          for ..., t:
       a, b = load, load         ->           a, b = load, load
@@ -37,7 +38,7 @@ def swap_operands(module: Module, target: Target) -> Module:
     """Swap the operands of dots, and transpose their sums, where tensor cores read the rhs better as the lhs."""
     if ops.dot not in module.kinds:
         return module
-    if not any(op.kind is ops.dot and _may_gain(op.operands[1]) for op in walk(module.body)):
+    if not any(op.kind is ops.dot and _may_gain(op) for op in walk(module.body)):
         return module
     can = capabilities(target, module, [])
 
@@ -54,9 +55,10 @@ def swap_operands(module: Module, target: Target) -> Module:
     return module if swapped is module else dce(swapped)
 
 
-def _may_gain(right: Value) -> bool:
-    """True for an rhs that may be better as the lhs."""
-    return T.element(right.type).bits == 32 or not is_loaded(right)
+def _may_gain(dot: Op) -> bool:
+    """True for a dot that may be better swapped."""
+    rows, columns = dot.type.shape[-2:]
+    return T.element(dot.operands[1].type).bits == 32 or not is_loaded(dot.operands[1]) or rows < columns
 
 
 def _gains(info: LoopInfo, dot: Op) -> bool:
@@ -68,7 +70,17 @@ def _gains(info: LoopInfo, dot: Op) -> bool:
     other = Op(ops.dot, (b, a, total), dot.attrs, (_type(dot),))
     if not info.can.fits(other) or not info.layout_fits(other, left, "b", not transposed):
         return False
+    if _has_few_rows(info, dot, other):
+        return True
     return _needs_other_layout(info, dot) or info.can.lhs_once(other) and _computed(info, dot.operands[1])
+
+
+def _has_few_rows(info: LoopInfo, dot: Op, other: Op) -> bool:
+    """True if only the swapped dot fits, and reads the former rhs from a buffer as it is laid out."""
+    right, transposed = info.source(dot.operands[1])
+    if info.can.fits(dot) or right is None or not info.can_copy(right):
+        return False
+    return info.layout_fits(other, right, "a", not transposed)
 
 
 def _needs_other_layout(info: LoopInfo, dot: Op) -> bool:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 def allocate_shared(module: Module, target: Target) -> Module:
     """Give every op that takes shared memory its addresses, and the module the bytes it takes in all."""
-    room = Room(target, module.attrs["num_warps"], 0, (), "producer_warps" in module.attrs)
+    warps, registers = module.attrs["num_warps"], module.attrs.get("registers")
+    threads = target.warp_size * (warps + module.attrs.get("producer_warps", 0))
+    programs = target.programs_of(threads, registers) if registers else 1
+    room = Room(target, warps, 0, (), "producer_warps" in module.attrs, programs)
     found: dict[Op, dict] = {}
 
     def allocated(body: Block, start: int) -> int:

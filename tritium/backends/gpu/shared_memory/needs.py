@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....ir.core import Op
@@ -21,17 +21,20 @@ if TYPE_CHECKING:
 
 SCRATCH_ALIGNMENT = 16  # bytes: the widest access
 BUFFER_ALIGNMENT = 1024  # bytes: where swizzled rows repeat
+FEW_CUTS = 2  # halvings of a tile, so that another program finds room: each piece takes two barriers
 
 
 class Room(NamedTuple):
     """What an op may know of where it takes shared memory: `top` is where free memory begins, `used` has the ops whose
-    results somebody reads. `alone`: no other program shares the multiprocessor, so nobody computes while warps meet."""
+    results somebody reads. `alone`: no other program shares the multiprocessor, so nobody computes while warps meet.
+    `programs`: how many a multiprocessor has registers for at once, 1 if that is not known."""
 
     target: Any
     warps: int
     top: int
     used: Container[Op]
     alone: bool = False
+    programs: int = 1
 
     @property
     def bytes(self) -> int:
@@ -41,6 +44,10 @@ class Room(NamedTuple):
     @property
     def threads(self) -> int:
         return self.target.warp_size * self.warps
+
+    def spaces(self) -> Iterator[int]:
+        """How much is free if as many programs as there are registers for find room at once, and if fewer do."""
+        return (self.target.shared_of(count) - self.top for count in range(self.programs, 0, -1))
 
 
 class Need(NamedTuple):

@@ -58,6 +58,7 @@ H200 = CostModel(
     scratch_per_warp=4608,  # chosen: 48 of the 64 warps of an SM have as much
     prefetch_share=4,  # a softmax of 8192 columns by 8 warps goes from 56 registers to 91
     prefetched_dots=0,  # only Turing and Volta have no asynchronous copies
+    loaded_ahead=32768,  # chosen: eight slots of two 64x16 tiles, which wait for L2 with two
     thread_copy_registers=64,  # with 128, a product of 64x64x128 by four warps spills and gains nothing
     registers_beside_dots=63,  # 192 of 255 are left for results
     registers_beside_sums=56,  # 48 to 64 in Inductor's templates: three blocks of 64 x 128 results fit, not two
@@ -104,6 +105,7 @@ def _target(sm: int) -> NvTarget:
         features=f"+ptx{_PTX[sm]}",
         warp_size=32,
         shared_bytes=has.most_shared,
+        reserved_bytes=1024,
         most_threads=32 * has.warps,
         tensor_columns=tensor_memory.COLUMNS if sm in tcgen05.ARCHITECTURES else 0,
         cost=H200,

@@ -10,7 +10,7 @@ from ...gpu.layout.swizzle import cuts, row_width, swizzled
 from ...gpu.lower.convert import write_piece
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.ops import bytes_of
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need, Room, aligned, takes_shared
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, FEW_CUTS, Need, Room, aligned, takes_shared
 from ...gpu.tma import ALIGNMENT, Tma, divisor
 from ..runtime.tensor_map import MOST_MAPS, TYPES
 from .shared_memory import await_boxes, block_rank, copy_box, copy_run, end_boxes, expect, store_box
@@ -149,10 +149,15 @@ _COMBINED = {"add": (T.u32, T.i32, T.u64, T.f32, T.f16, T.bf16),
 
 
 def _store_need(op: Op, room: Room) -> Need:
-    """The tile, or pieces of it: two that are stored in turn if they fit."""
-    tile = op.operands[0].type
-    bits, buffers = cuts(tile, op.attrs["axis"], room.target.shared_bytes - aligned(room.top, BUFFER_ALIGNMENT))
-    return Need([bytes_of(tile) >> len(bits)] * buffers, BUFFER_ALIGNMENT, {"cut": tuple(bits)} if bits else {})
+    """The tile, or pieces of it: two that are stored in turn if they fit. As many programs as there are registers for
+    should find room, if pieces are small enough for that."""
+    tile, gap = op.operands[0].type, aligned(room.top, BUFFER_ALIGNMENT) - room.top
+    for free in room.spaces():
+        bits, buffers = cuts(tile, op.attrs["axis"], free - gap)
+        sizes = [bytes_of(tile) >> len(bits)] * buffers
+        if sum(sizes) <= free - gap and len(bits) <= FEW_CUTS:
+            break
+    return Need(sizes, BUFFER_ALIGNMENT, {"cut": tuple(bits)} if bits else {})
 
 
 @takes_shared(_store_need, leaves="tma")

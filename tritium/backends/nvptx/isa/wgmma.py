@@ -83,7 +83,7 @@ def _picked_rows(m: int, groups: int) -> tuple[int, ...]:
 
 def takes(tile: T.Tile, operand: str, axis: int, rows: int, warps: int) -> bool:
     """True if an operand of a dot may be contiguous along `axis`; the result has `rows` rows."""
-    return may_lie(tile, operand, axis, warp_split(rows, warps))
+    return may_lie(tile, operand, axis)
 
 
 def lhs_once(rows: int, warps: int) -> bool:
@@ -91,17 +91,14 @@ def lhs_once(rows: int, warps: int) -> bool:
     return warp_split(rows, warps)[1] == 1
 
 
-def may_lie(tile: T.Tile, operand: str, axis: int, split: tuple[int, int]) -> bool:
+def may_lie(tile: T.Tile, operand: str, axis: int) -> bool:
     """True if an operand may be contiguous along `axis` in shared memory.
 
-    Along K always. Along M or N only 16-bit types, in rows of at least 32 bytes, each row within one warpgroup.
+    Along K always. Along M or N only 16-bit types, in rows of at least 32 bytes; a warpgroup may take a part of each.
     """
-    if axis == ALONG_K[operand]:
-        return True
-    rows, columns = split
-    mine = tile.shape[axis] // (rows // 4 if operand == "a" else columns) * tile.element.bytes
-    width = row_width(tile.shape, axis, tile.element.bytes)
-    return tile.element.bits == 16 and width >= 32 and mine >= width
+    return axis == ALONG_K[operand] or (
+        tile.element.bits == 16 and row_width(tile.shape, axis, tile.element.bytes) >= 32
+    )
 
 
 class Operand(NamedTuple):
@@ -137,11 +134,12 @@ class Operand(NamedTuple):
         return self.tile.shape[1 - ALONG_K[self.operand]]
 
     def offset(self, outer: int) -> int:
-        """Bytes from the operand's start to row (or column) `outer`, which begins a row of the buffer."""
+        """Bytes from the operand's start to row (or column) `outer`; in the swizzle's atoms, before it is applied."""
         if self.k_major:
             return outer * self.width
-        per_row = self.width // self.tile.element.bytes  # chunks of a row along M or N, each K rows high
-        return outer // per_row * self.depth * self.width
+        size = self.tile.element.bytes
+        chunk, inside = divmod(outer, self.width // size)  # chunks of a row along M or N, each K rows high
+        return chunk * self.depth * self.width + inside * size
 
     def descriptor(self, g: NvLowering, group: Val | None, span: int, extra: int) -> Val:
         """The descriptor of the first k-step: each group has `span` rows (or columns), this one starts `extra`
@@ -151,8 +149,18 @@ class Operand(NamedTuple):
         if extra:
             start = w.binary("add", start, g.int(self.offset(extra)))
         if group is not None:
-            start = w.binary("add", start, w.binary("mul", group, g.int(self.offset(span))))
+            start = w.binary("add", start, self.start(g, group, span))
         return descriptor(g, start, self.constant_bits())
+
+    def start(self, g: NvLowering, group: Val, span: int) -> Val:
+        """Bytes from the operand's start to that of a group; several may share the rows of a chunk."""
+        w = g.w
+        sharing = 1 if self.k_major else max(1, self.width // self.tile.element.bytes // span)
+        if sharing == 1:
+            return w.binary("mul", group, g.int(self.offset(span)))
+        chunk, inside = w.binary("lshr", group, g.int(log2(sharing))), w.binary("and", group, g.int(sharing - 1))
+        chunks = w.binary("mul", chunk, g.int(self.offset(sharing * span)))
+        return w.binary("add", chunks, w.binary("mul", inside, g.int(self.offset(span))))
 
     def constant_bits(self) -> int:
         """All fields but the start address: swizzle, stride of groups of eight rows, stride of chunks."""
@@ -182,9 +190,8 @@ def descriptor(g: NvLowering, start: Val, bits: int) -> Val:
 
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
     """acc + a @ b, with both operands written to shared memory first."""
-    split = warp_split(op.type.shape[0], g.warps)
     passage = Passage(g, op)
-    left, right = in_buffers(g, passage, (a, b), lambda tile, which, axis: may_lie(tile, which, axis, split))
+    left, right = in_buffers(g, passage, (a, b), may_lie)
     g.target.async_fence(g)
     passage.after_write()
     return issue(g, acc, left, right)

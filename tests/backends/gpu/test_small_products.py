@@ -1,0 +1,65 @@
+"""Products of small tiles: warpgroups that share columns read parts of swizzled rows, few rows are swapped for columns,
+and a producer warp loads further ahead than stages were asked for."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.test_language import module_of
+from tritium import passes
+from tritium.backends.gpu.passes import pipeline
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.ir.text import print_module
+
+
+@triton.jit
+def product(x, y, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BLOCK)
+    total = tl.zeros([M, N], tl.float32)
+    for start in range(0, K, BLOCK):
+        a = tl.load(x + m[:, None] * K + (start + k)[None, :])
+        b = tl.load(y + (start + k)[:, None] * N + n[None, :])
+        total += tl.dot(a, b)
+    tl.store(o + m[:, None] * N + n[None, :], total)
+
+
+@triton.jit
+def single_product(x, y, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(x + m[:, None] * K + k[None, :])
+    b = tl.load(y + k[:, None] * N + n[None, :])
+    tl.store(o + m[:, None] * N + n[None, :], tl.dot(a, b))
+
+
+def arrays(m, n, k):
+    rng = np.random.default_rng(m * n + k)
+    factors = [rng.integers(-4, 5, shape).astype(np.float16) for shape in ((m, k), (k, n))]
+    return [*factors, np.zeros((m, n), np.float32)]
+
+
+SHAPES = [(16, 64, 64, 4), (32, 128, 32, 4), (32, 64, 32, 8), (64, 64, 16, 4), (64, 64, 64, 8), (64, 32, 32, 8),
+          (64, 16, 64, 8), (64, 128, 32, 8), (64, 64, 32, 16), (64, 128, 64, 16), (128, 64, 64, 16)]  # fmt: skip
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize(("m", "n", "block", "warps"), SHAPES)
+def test_products(check, m, n, block, warps, stages):
+    check(product, *arrays(m, n, 4 * block), m, n, 4 * block, block, warps=warps, stages=stages)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "warps"), [(64, 64, 64, 8), (64, 32, 16, 8), (64, 64, 32, 16)])
+def test_one_product(check, m, n, k, warps):
+    check(single_product, *arrays(m, n, k), m, n, k, warps=warps)
+
+
+@pytest.mark.parametrize(("block", "stages", "slots"), [(16, 2, 8), (32, 2, 4), (64, 2, 2), (64, 3, 3), (16, 9, 9)])
+def test_small_tiles_are_loaded_further_ahead(block, stages, slots):
+    """At least 32 kB, if as many programs as there are registers for find room so."""
+    module = module_of(product, [*arrays(64, 64, 4 * block), 64, 64, 4 * block, block])[0]
+    module = passes.run(module, passes.CLEANUP)
+    module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": stages, "launch_checks": True})
+    text = print_module(passes.run(module, pipeline(NvTarget.of(90))))
+    assert set(re.findall(r"slots=(\d+)", text)) == {str(slots)} and "warp_specialize" in text
