@@ -11,7 +11,7 @@ from ....analysis.axis_info import analyze
 from ....analysis.polynomial import Scalars
 from ....analysis.runs import Growth
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.core import Module, Op, Value, walk
 from .. import ops as gpu_ops
 from ..target import Target
 from .across import loads_across
@@ -44,17 +44,39 @@ class Accesses:
         warps, info = module.attrs["num_warps"], analyze(module, nonnegative)
         accesses = Accesses(info, warps, target.warp_size, target, {}, loads_across(module, target),
                             _combined_axes(module))
-        accesses._share_widths(module.body)
+        together: dict[Order, list[Op]] = {}
+        for op in walk(module.body):
+            if op.kind.access and type(op.pointer.type) is T.Tile:
+                together.setdefault(accesses.order(op), []).append(op)
+        accesses.widths.update((order, accesses._shared_width(found)) for order, found in together.items())
         return accesses
 
-    def _share_widths(self, block: Block) -> None:
-        """Memory ops on one shape in one order share the widest vector any can use: then they share a layout."""
-        for op in block.ops:
-            if op.kind.access and type(op.pointer.type) is T.Tile:
-                key = self.order(op)
-                self.widths[key] = max(self.widths.get(key, 1), self.vector(op))
-            for region in op.regions:
-                self._share_widths(region)
+    def _shared_width(self, accesses: list[Op]) -> int:
+        """The elements per access of memory ops on one shape in one order: they share it, then they share a layout.
+
+        It is the widest that any can use. Where some have strides, so that each of their accesses is of one element,
+        it is the one in which all together look up the fewest lines: neighbours that a thread holds move the elements
+        of an access apart.
+        """
+        widest = max(map(self.vector, accesses))
+        strides = [self._stride(op) for op in accesses]
+        if not any(1 < stride < math.inf for stride in strides):
+            return widest
+        widths = [widest >> k for k in range(log2(widest) + 1)]
+        lookups = lambda width: sum(self._lookups(op, stride, width) for op, stride in zip(accesses, strides))
+        return min(widths, key=lookups)
+
+    def _stride(self, op: Op) -> float:
+        """Elements between the neighbours of an access; infinite if no two of them are in a line as far as is known."""
+        axis = self.order(op)[1][0]
+        return 1 if self.info(op.pointer).contiguity[axis] > 1 else self._distances(op.pointer)[axis]
+
+    def _lookups(self, op: Op, stride: float, width: int) -> float:
+        """What an access costs for each element of a thread that holds `width` neighbours: lines that a warp looks up,
+        and one for the instruction."""
+        size = T.element(op.pointer.type).pointee.bytes
+        lines = min(self.lanes, max(1, self.lanes * width * stride * size / LINE_BYTES))
+        return (lines + 1) / min(width, self.vector(op))
 
     def order(self, op: Op) -> Order:
         """(shape, axes from most to least contiguous) of a memory op."""
