@@ -32,9 +32,11 @@ from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.narrow_loops import narrow_loops
+from .rewrite.narrow_selects import narrow_selects
 from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
+from .rewrite.shorten_conditions import shorten_conditions
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
 from .rewrite.split_dots import split_dots
@@ -89,6 +91,8 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         promise_arguments,  # to functions
         simplify_induction,
         narrow_loops,
+        shorten_conditions,
+        narrow_selects,
         flatten_branches,
         on(multiply_scaled),
         on(split_clusters),
