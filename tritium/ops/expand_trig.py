@@ -85,7 +85,7 @@ def cos_kernel(r, tail):
 def in_quadrant(quadrant, s, c):
     """sin(x) from its quadrant and the kernels' values there."""
     y = where((quadrant & 1) == 0, s, c)
-    flip = (quadrant & 2) << (y.element.bits - 2)
+    flip = (quadrant << (y.element.bits - 2)) & -(1 << (y.element.bits - 1))
     return (y.bits ^ flip).bitcast(y.element)
 
 

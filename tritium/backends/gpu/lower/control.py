@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ from .function import LOWER, Lowering, llvm_type, lower, spread_need
 if TYPE_CHECKING:
     from ...llvm.numbering import NumberingWriter
     from ..layout.linear import Layout
+
+
+RARE_TOGETHER = 4  # registers that share a branch around rare values; their usual ones are all held before it
 
 
 def _flat(lists: Sequence[Sequence[Val] | tuple] | Iterator) -> list[Val]:
@@ -157,12 +161,45 @@ def while_(g: Lowering, op: Op, *inits: Sequence[Val]) -> tuple[list[Val], ...]:
 
 @lower(ops.rare)
 def rare(g: Lowering, op: Op, cond: Sequence[Val], usual: Sequence[Val], *arguments: Sequence[Val]) -> list[Val]:
-    """A branch around the region for each register: warps whose lanes all take the usual value skip it."""
+    """A branch around the region for several registers: warps whose lanes all take the usual values skip it.
+
+    The usual values stand together before it, so that they are computed beside each other; the region is written once,
+    in a loop over the registers that need it.
+    """
     out = []
-    for r, x in enumerate(usual):
-        make = lambda r=r: g.inline(op.regions[0], [a[r] for a in arguments])
-        out += guarded(g, lambda r=r: cond[r], make, [x], ("rare", "usual"), likely=False)
+    for first in range(0, len(usual), RARE_TOGETHER):
+        part = slice(first, first + RARE_TOGETHER)
+        out += _rare(g, op, *[list(xs[part]) for xs in (cond, usual, *arguments)])
     return out
+
+
+def _rare(g: Lowering, op: Op, cond: list[Val], usual: list[Val], *arguments: list[Val]) -> list[Val]:
+    w, names = g.w, ("rare", "usual")
+    if len(usual) == 1:
+        make = lambda: g.inline(op.regions[0], [xs[0] for xs in arguments])
+        return guarded(g, cond[0], make, usual, names, likely=False)
+
+    def one_by_one() -> Sequence[Val]:
+        waiting = g.int(0)  # a bit for each register
+        for r, x in enumerate(cond):
+            waiting = w.binary("or", waiting, w.select(x, g.int(1 << r), g.int(0)))
+        with w.loop(waiting, g.int(0), carry=usual, nonempty=True, type="i32", until="ne") as loop:
+            loop.step = w.binary("or", loop.index, w.binary("sub", g.int(0), loop.index))  # minus the lowest bit
+            lowest = w.binary("sub", g.int(0), loop.step)
+            taken = [w.compare("icmp eq", lowest, g.int(1 << r)) for r in range(len(usual))]
+            (made,) = g.inline(op.regions[0], [_picked(w, taken, xs) for xs in arguments])
+            loop.next = [w.select(here, made, x) for here, x in zip(taken, loop.carried)]
+        return loop.results
+
+    return guarded(g, functools.reduce(functools.partial(w.binary, "or"), cond), one_by_one, usual, names, likely=False)
+
+
+def _picked(w: NumberingWriter, taken: list[Val], xs: list[Val]) -> Val:
+    """Of several values the one that is taken; the first if none is."""
+    found = xs[0]
+    for here, x in zip(taken[1:], xs[1:]):
+        found = w.select(here, x, found)
+    return found
 
 
 @lower(ops.clock)
