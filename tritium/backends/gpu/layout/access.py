@@ -48,23 +48,21 @@ class Accesses:
         for op in walk(module.body):
             if op.kind.access and type(op.pointer.type) is T.Tile:
                 together.setdefault(accesses.order(op), []).append(op)
-        accesses.widths.update((order, accesses._shared_width(found)) for order, found in together.items())
+        widest = any(kind.mma for kind in module.kinds)  # tiles on their way to an MMA are better copied so
+        accesses.widths.update((order, accesses._shared_width(found, widest)) for order, found in together.items())
         return accesses
 
-    def _shared_width(self, accesses: list[Op]) -> int:
+    def _shared_width(self, accesses: list[Op], widest: bool) -> int:
         """The elements per access of memory ops on one shape in one order: they share it, then they share a layout.
 
-        It is the widest that any can use. Where some have strides, so that each of their accesses is of one element,
-        it is the one in which all together look up the fewest lines: neighbours that a thread holds move the elements
-        of an access apart.
+        It is the `widest` that any can use, or that in which all together look up the fewest lines.
         """
-        widest = max(map(self.vector, accesses))
+        most = max(map(self.vector, accesses))
+        if widest or most == 1:
+            return most
         strides = [self._stride(op) for op in accesses]
-        if not any(1 < stride < math.inf for stride in strides):
-            return widest
-        widths = [widest >> k for k in range(log2(widest) + 1)]
         lookups = lambda width: sum(self._lookups(op, stride, width) for op, stride in zip(accesses, strides))
-        return min(widths, key=lookups)
+        return min([most >> k for k in range(log2(most) + 1)], key=lookups)
 
     def _stride(self, op: Op) -> float:
         """Elements between the neighbours of an access; infinite if no two of them are in a line as far as is known."""
@@ -72,11 +70,16 @@ class Accesses:
         return 1 if self.info(op.pointer).contiguity[axis] > 1 else self._distances(op.pointer)[axis]
 
     def _lookups(self, op: Op, stride: float, width: int) -> float:
-        """What an access costs for each element of a thread that holds `width` neighbours: lines that a warp looks up,
-        and one for the instruction."""
-        size = T.element(op.pointer.type).pointee.bytes
-        lines = min(self.lanes, max(1, self.lanes * width * stride * size / LINE_BYTES))
-        return (lines + 1) / min(width, self.vector(op))
+        """What an access costs for each element of a thread that holds `width` neighbours: the lines that a warp looks
+        up, and one for the instruction.
+
+        If a thread takes several accesses for its neighbours, each has gaps: those of strided ones, and of stores of
+        elements that are larger than others. What a load leaves in a gap is in the L1 cache for the next one.
+        """
+        size, vector = T.element(op.pointer.type).pointee.bytes, min(width, self.vector(op))
+        apart = vector if stride == 1 and op.kind is ops.load else width
+        lines = min(self.lanes, max(1, self.lanes * apart * stride * size / LINE_BYTES))
+        return (lines + 1) / vector
 
     def order(self, op: Op) -> Order:
         """(shape, axes from most to least contiguous) of a memory op."""
