@@ -49,6 +49,18 @@ ERF = """kernel @erf(%x: ptr<f32>, %y: ptr<f32>) {
 }"""
 
 
+def test_hyperbolic_tangent():
+    """With the hardware's exponential and reciprocal, and special values."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.15, -1.15, 44.0, 45.0, 89.0, 1e-45, -1e-38, 3e38]
+    x = np.resize(np.concatenate([special, np.linspace(-10, 10, 3000), np.linspace(1, 1.3, 1083)]), 4096).astype("f4")
+    module, got = parse_module(ERF.replace("erf", "tanh")), np.empty(4096, "f4")
+    emulator.run(module, [x, got])
+    want = np.tanh(x.astype("f8")).astype("f4")
+    np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(want[~np.isnan(x)]))
+    np.testing.assert_array_max_ulp(got[~np.isnan(x)], want[~np.isnan(x)], 1)
+    assert np.isnan(got[np.isnan(x)]).all()
+
+
 def test_error_function():
     """With the hardware's exponential, and its special values."""
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 3.95, 4.0, 1e-45, -1e-38, 3e38]

@@ -47,6 +47,23 @@ def _erf(g: NvLowering, x: Val) -> Val:
     return w.intrinsic("copysign", "float", w.select(w.compare("fcmp olt", a, const(1.0)), small, large), x)
 
 
+# tanh(x) = x + x^3 P(x^2) on |x| <= 1.15, to 2^-28.2: further than elsewhere, so that little is left of one beyond
+_TANH_END = 1.15
+_TANH = (-0.3333331048488617, 0.133327454328537, -0.05391645058989525, 0.021645620465278625, -0.008313375525176525,
+         0.0027651088312268257, -0.0006601845961995423, 7.908554107416421e-05)  # fmt: skip
+
+
+def _tanh(g: NvLowering, x: Val) -> Val:
+    """A polynomial near 0, 1 - 2 / (e^2x + 1) beyond, where the instructions' exponential and reciprocal will do."""
+    w, const = g.w, lambda value: g.w.const("float", value)
+    fma = lambda *xs: w.intrinsic("fma", "float", *xs)
+    a, z = w.intrinsic("fabs", "float", x), w.binary("fmul", x, x)
+    small = fma(_poly(w, z, _TANH), w.binary("fmul", z, x), x)
+    power = _approximate("ex2.approx.ftz.f")(g, w.binary("fmul", a, const(2 * 1.4426950408889634)))
+    large = fma(reciprocal(g, w.binary("fadd", power, const(1.0))), const(-2.0), const(1.0))
+    return w.intrinsic("copysign", "float", w.select(w.compare("fcmp olt", a, const(_TANH_END)), small, large), x)
+
+
 def _poly(w: NumberingWriter, x: Val, coefficients: Sequence[float]) -> Val:
     """c[0] + c[1] x + c[2] x^2 ..., by Horner's rule."""
     *rest, total = (w.const("float", c) for c in coefficients)
@@ -62,6 +79,7 @@ NATIVE = {
     ("exp", T.f32): _exp,
     ("exp2", T.f32): _approximate("ex2.approx.ftz.f"),
     ("erf", T.f32): _erf,
+    ("tanh", T.f32): _tanh,
     ("sqrt", T.f32): _approximate("sqrt.approx.ftz.f"),
     ("rsqrt", T.f32): _approximate("rsqrt.approx.ftz.f"),
     ("rem", T.f32): remainder.emit,  # LLVM's own rounds the quotient
