@@ -1,11 +1,12 @@
-"""Disjunctions of conditions in fewer instructions.
+"""Disjunctions of conditions, and choices by them, in fewer instructions.
 
     x > y or x == y                             ->      x >= y
     p and q or p and not q                      ->      p
     p or p and q                                ->      p
+    p ? (p ? x : y) : z                         ->      p ? x : z
 
 Inductor's `argmax` over a window asks for the larger of two, or a NaN, or the first of equals: seven conditions that
-are two.
+are two. Its `cat` chooses zero for each part where the part is not, and then among the parts by the same conditions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _WITH_EQUAL = {ops.gt: ops.ge, ops.lt: ops.le}
 
 @each_function
 def shorten_conditions(module: Module) -> Module:
-    """Rewrite disjunctions that fewer terms express.
+    """Rewrite disjunctions that fewer terms express, and choices that were made already.
 
     >>> from tritium.ir.text import parse_module
     >>> print(shorten_conditions(parse_module('''kernel @f(%x: f32, %y: f32) {
@@ -47,13 +48,15 @@ def shorten_conditions(module: Module) -> Module:
       print %2 {prefix=""}
     }
     """
-    if ops.or_ not in module.kinds:
+    if ops.or_ not in module.kinds and ops.select not in module.kinds:
         return module
     made = sweep(module, _shortened)
     return module if made is module else dce(made)
 
 
 def _shortened(b: Rewriter, op: Op) -> Value | None:
+    if op.kind is ops.select:
+        return _chosen_once(b, op)
     if op.kind is not ops.or_ or T.element(op.type) is not T.i1:
         return None
     values = list(_alternatives(op))
@@ -71,6 +74,14 @@ def _shortened(b: Rewriter, op: Op) -> Value | None:
         x = spelled.get(term) or _spelled(b, [literal for literal in literals if literal in term])
         made = x if made is None else b.emit_as_is(ops.or_, (made, x))
     return made
+
+
+def _chosen_once(b: Rewriter, op: Op) -> Value | None:
+    """A choice of what the same condition chose before."""
+    condition, *choices = op.operands
+    found = [x.operands[1 + k] if type(x) is Op and x.kind is ops.select and x.operands[0] is condition else x
+             for k, x in enumerate(choices)]  # fmt: skip
+    return None if found == choices else b.emit(ops.select, (condition, *found))
 
 
 def _alternatives(x: Value) -> Iterator[Value]:
