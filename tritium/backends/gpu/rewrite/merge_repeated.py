@@ -6,7 +6,8 @@
     s = reduce exp(y - m) {add}
 
 Kernels that go over a row several times are written so, for rows of any length. Once their loops are unrolled, a row is
-loaded where it was just computed with. It stays in registers, if a thread has enough of them.
+loaded where it was just computed with. It stays in registers, if a thread has enough of them. Where a mask is off, the
+two may have different values: the second is chosen by the mask.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Earlier:
         if op.kind is ops.reduce:
             return self._same(b, op, self.reductions, (op_key(op), _region_key(op.regions[0])))
         if op.kind is ops.load and not op.attrs["volatile"] and not op.attrs["cache"]:
-            return self._same(b, op, self.loads, op.operands)
+            found = self._same(b, op, self.loads, op.operands[:2])
+            return found and (_elsewhere(b, op, found[0]),)
         if effects(op) == "write":
             self.loads.clear()
         return None
@@ -92,6 +94,12 @@ class Earlier:
         self.kept.add(op)
         self.room -= size
         return True
+
+
+def _elsewhere(b: Rewriter, op: Op, found: Value) -> Value:
+    """What an earlier load gives, with the value that a load has where its mask is off."""
+    mine, theirs = op.operands[2:], found.operands[2:] if type(found) is Op else ()
+    return ops.select(b, op.operands[1], found, *mine) if mine and mine != theirs else found
 
 
 def _region_key(region: Block) -> tuple:
