@@ -113,3 +113,30 @@ def test_distances_are_converted_once_for_a_diagonal():
     source = triton.compiler.ASTSource(biased_dot, signature, {"M": 64, "N": 64})
     text = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert text.count("cvt.rn.f32.s32") == 18
+
+
+@triton.jit
+def quotients_far_apart(o, x, count, D: tl.constexpr, N: tl.constexpr):
+    for k in range(count):
+        i = (tl.program_id(0) * count + k) * N + tl.arange(0, N)
+        tl.store(o + i, i // D + tl.load(x + 2 * (i % D) + 64 * (i // D) % 512))
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 16, 24, 64, 100, 512, 5000])
+@pytest.mark.parametrize("warps", [1, 2])
+def test_quotients_of_registers_that_are_far_apart(check, divisor, warps):
+    x = np.zeros(2 * divisor + 512, "i4")
+    x[:] = np.arange(x.size) * 7
+    check(quotients_far_apart, np.zeros(4 * 256, "i4"), x, 2, divisor, 256, grid=(2,), warps=warps)
+
+
+@triton.jit
+def quotients_in_rows(o, start, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    m, n = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    tl.store(o + m * N + n, (m * 48 + n) // D + (start + m * N + n) // D)
+
+
+@pytest.mark.parametrize("divisor", [4, 7, 32, 48])
+@pytest.mark.parametrize("start", [0, 13, -100])
+def test_quotients_of_sums_along_two_axes(check, divisor, start):
+    check(quotients_in_rows, np.zeros((32, 32), "i4"), start, 32, 32, divisor, warps=1)
