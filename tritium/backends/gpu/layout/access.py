@@ -55,31 +55,32 @@ class Accesses:
     def _shared_width(self, accesses: list[Op], widest: bool) -> int:
         """The elements per access of memory ops on one shape in one order: they share it, then they share a layout.
 
-        It is the `widest` that any can use, or that in which all together look up the fewest lines.
+        It is the `widest` that any can use, or that in which all together look up the fewest lines. Atomics are slow
+        unless they are wide.
         """
         most = max(map(self.vector, accesses))
-        if widest or most == 1:
+        if widest or most == 1 or any(op.kind.atomic for op in accesses):
             return most
-        strides = [self._stride(op) for op in accesses]
-        lookups = lambda width: sum(self._lookups(op, stride, width) for op, stride in zip(accesses, strides))
+        lookups = lambda width: sum(self._lookups(op, width) for op in accesses)
         return min([most >> k for k in range(log2(most) + 1)], key=lookups)
 
-    def _stride(self, op: Op) -> float:
-        """Elements between the neighbours of an access; infinite if no two of them are in a line as far as is known."""
-        axis = self.order(op)[1][0]
-        return 1 if self.info(op.pointer).contiguity[axis] > 1 else self._distances(op.pointer)[axis]
-
-    def _lookups(self, op: Op, stride: float, width: int) -> float:
+    def _lookups(self, op: Op, width: int) -> float:
         """What an access costs for each element of a thread that holds `width` neighbours: the lines that a warp looks
         up, and one for the instruction.
 
         If a thread takes several accesses for its neighbours, each has gaps: those of strided ones, and of stores of
         elements that are larger than others. What a load leaves in a gap is in the L1 cache for the next one.
+        Neighbours at one address are loaded once.
         """
-        size, vector = T.element(op.pointer.type).pointee.bytes, min(width, self.vector(op))
-        apart = vector if stride == 1 and op.kind is ops.load else width
-        lines = min(self.lanes, max(1, self.lanes * apart * stride * size / LINE_BYTES))
-        return (lines + 1) / vector
+        axis, info = self.order(op)[1][0], self.info(op.pointer)
+        size, together = T.element(op.pointer.type).pointee.bytes, min(width, self.vector(op))
+        if info.contiguity[axis] > 1:
+            apart = (together if op.kind is ops.load else width) * size
+        elif info.constancy[axis] > 1:
+            together, apart = min(width, info.constancy[axis]), width * size / info.constancy[axis]
+        else:
+            apart = width * size * self._distances(op.pointer)[axis]
+        return (min(self.lanes, max(1, self.lanes * apart / LINE_BYTES)) + 1) / together
 
     def order(self, op: Op) -> Order:
         """(shape, axes from most to least contiguous) of a memory op."""

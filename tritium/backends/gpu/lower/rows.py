@@ -35,13 +35,13 @@ def row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
     if spell == "urem" or spell == "and" and t is not T.i1:
         operands = (_periodic(g, op, spell, operands[0]), operands[1])
-    quotients = _quotients(g, op, operands[0]) if spell == "udiv" and op.attrs.get("unsigned") else None
-    if quotients is not None:
-        return quotients
     alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
     if alike:
         one = lambda r: _scalar(g, spell, *[x[r & ~alike] for x in operands])
         return Registers(len(operands[0]), one, distinct)
+    quotients = _quotients(g, op, operands[0]) if spell == "udiv" and op.attrs.get("unsigned") else None
+    if quotients is not None:
+        return quotients
     joined = _joined(g, spell, t, *operands) if op.kind in (ops.add, ops.sub) and t.is_int else None
     if joined is not None:
         return joined
@@ -87,31 +87,26 @@ def _periodic(g: Lowering, op: Op, spell: str, x: Sequence[Val]) -> Sequence[Val
 
 
 def _quotients(g: Lowering, op: Op, x: Sequence[Val]) -> Registers | None:
-    """Quotients of sums that are not negative, by a constant: what numbers have of whole divisors is added behind.
-    Registers whose numbers leave the same rest divide once.
+    """Quotients of sums that are not negative, by a constant: what numbers have of whole divisors is added behind, so
+    that registers whose numbers leave the same rest divide once. None if all leave another.
 
     No sum wraps if its base is one of the dividends, too: neither is negative.
     """
     affine, divisor = affine_of(x), constant_of(op.operands[1])
-    if affine is None or affine.scale is not None or divisor is None or divisor < 1:
+    if affine is None or affine.scale is not None or divisor is None or divisor < 1 or min(affine.numbers) < 0:
         return None
-    first = [r & ~op.attrs.get("alike", 0) for r in range(len(x))]
-    whole, rest = zip(*(divmod(affine.numbers[r], divisor) for r in first))
-    if min(affine.numbers) < 0 or not any(whole):
+    whole, rest = zip(*(divmod(number, divisor) for number in affine.numbers))
+    if len(set(rest)) == len(set(affine.numbers)):
         return None
     bases = list(affine.base)
     dividends = {base for base, number in zip(bases, affine.numbers) if number == 0}
     if not dividends.issuperset(bases):
         return None
-
-    def quotient(r: int) -> Val:
-        base = bases[first[r]]
-        return _scalar(g, "udiv", *(g.w.binary("add", base, g.w.const(base.type, rest[r])),
-                                    g.w.const(base.type, divisor)))
-
-    base = Registers(len(x), quotient, len(dividends) * len(set(rest)))
-    out = Registers(len(x), lambda r: g.w.binary("add", base[r], g.w.const(base[r].type, whole[r])),
-                    base.distinct * len(set(whole)))
+    const = lambda r, number: g.w.const(bases[r].type, number)
+    divided = lambda r: g.w.binary("udiv", g.w.binary("add", bases[r], const(r, rest[r])), const(r, divisor))
+    base = Registers(len(x), divided, len(dividends) * len(set(rest)))
+    behind = lambda r: g.w.binary("add", base[r], const(r, whole[r]))
+    out = Registers(len(x), behind, len(dividends) * len(set(affine.numbers)))
     out.affine = Affine(base, whole, exact=True)
     return out
 

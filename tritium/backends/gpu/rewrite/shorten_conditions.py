@@ -77,11 +77,12 @@ def _shortened(b: Rewriter, op: Op) -> Value | None:
 
 
 def _chosen_once(b: Rewriter, op: Op) -> Value | None:
-    """A choice of what the same condition chose before."""
-    condition, *choices = op.operands
-    found = [x.operands[1 + k] if type(x) is Op and x.kind is ops.select and x.operands[0] is condition else x
-             for k, x in enumerate(choices)]  # fmt: skip
-    return None if found == choices else b.emit(ops.select, (condition, *found))
+    """A choice of what the same condition chose before. Of what it did not choose there may be a sum, which is one
+    instruction where the condition holds: p ? s + x : s."""
+    condition, x, y = op.operands
+    if type(x) is not Op or x.kind is not ops.select or x.operands[0] is not condition:
+        return None
+    return b.emit(ops.select, (condition, x.operands[1], y))
 
 
 def _alternatives(x: Value) -> Iterator[Value]:
