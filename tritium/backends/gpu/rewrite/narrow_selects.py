@@ -25,8 +25,6 @@ from ....passes.simplify import full, number
 if TYPE_CHECKING:
     from ....ir.core import Module, Value
 
-_COMPARISONS = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
-
 
 @each_function
 def narrow_selects(module: Module) -> Module:
@@ -66,7 +64,8 @@ def _narrowed(b: Rewriter, op: Op) -> Value | None:
             return None
         chosen = b.emit_as_is(ops.select, (condition, *(make(b) for make in narrow if make)))
         return ops.cast(b, chosen, to=T.i64)
-    if op.kind in _COMPARISONS and T.element(op.operands[0].type) is T.i64:
+    compares = op.kind.elementwise and len(op.operands) == 2 and T.element(op.type) is T.i1
+    if compares and T.element(op.operands[0].type) is T.i64:
         narrow = [_narrow(x) for x in op.operands]
         if None in narrow or not any(_is_widened_choice(x) for x in op.operands):
             return None
