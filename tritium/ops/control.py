@@ -44,13 +44,13 @@ class yield_:
 
 
 @op("for", traits=("control_flow",), loop=Carry(3, 1), num_stages=None, unroll=None, flatten=False,
-    warp_specialize=False, nonempty=False)
+    warp_specialize=False, nonempty=False, copies=1)
 class for_:
     """for i in range(lo, hi, step), carrying values: operands (lo, hi, step, *inits), body (i, *carried) -> carried.
 
     lo, hi, step and i have one integer type; the comparison is signed (unsigned for unsigned types). A negative
     *constant* step counts down. The attributes are scheduling hints without meaning for the result; `nonempty` promises
-    that there is an iteration at least.
+    that there is an iteration at least, `copies` says how many iterations of the source one is.
     """
 
     def infer(lo, hi, step, *inits, regions, **hints):

@@ -34,6 +34,20 @@ def single_product(x, y, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     tl.store(o + m[:, None] * N + n[None, :], tl.dot(a, b))
 
 
+@triton.jit
+def tiles_with_bias(x, y, bias, o, N, K: tl.constexpr, M: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    across = N // COLUMNS
+    m = tl.program_id(0) // across * M + tl.arange(0, M)
+    n, k = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, BLOCK)
+    total = tl.zeros([M, COLUMNS], tl.float32)
+    for start in range(0, K, BLOCK):
+        a = tl.load(x + m[:, None] * K + (start + k)[None, :])
+        b = tl.load(y + (start + k)[:, None] * N + n[None, :])
+        total += tl.dot(a, b)
+    total += tl.load(bias + n)[None, :]
+    tl.store(o + m[:, None] * N + n[None, :], total.to(tl.float16))
+
+
 def arrays(m, n, k):
     rng = np.random.default_rng(m * n + k)
     factors = [rng.integers(-4, 5, shape).astype(np.float16) for shape in ((m, k), (k, n))]
@@ -55,11 +69,28 @@ def test_one_product(check, m, n, k, warps):
     check(single_product, *arrays(m, n, k), m, n, k, warps=warps)
 
 
+def optimized(kernel, args, warps, stages):
+    """The text of a kernel with a producer warp."""
+    module = passes.run(module_of(kernel, args)[0], passes.CLEANUP)
+    module = module.replace(attrs={**module.attrs, "num_warps": warps, "num_stages": stages, "launch_checks": True})
+    text = print_module(passes.run(module, pipeline(NvTarget.of(90))))
+    assert "warp_specialize" in text
+    return text
+
+
+@pytest.mark.parametrize(("columns", "k", "persistent"), [(128, 512, False), (128, 448, True), (64, 512, True)])
+def test_results_lie_where_tiles_have_if_more_blocks_find_room_so(check, columns, k, persistent):
+    x, y, _ = arrays(128, 256, k)
+    args = [x, y, np.arange(256, dtype=np.float32), np.zeros((128, 256), np.float16), 256, k, 64, columns, 64]
+    text = optimized(tiles_with_bias, args, 4, 3)
+    assert ("persistent=True" in text) == persistent
+    if not persistent:  # three blocks
+        assert int(re.search(r"shared_bytes=(\d+)", text)[1]) <= NvTarget.of(90).shared_of(3)
+    check(tiles_with_bias, *args, grid=(2 * 256 // columns,), warps=4, stages=3)
+
+
 @pytest.mark.parametrize(("block", "stages", "slots"), [(16, 2, 8), (32, 2, 4), (64, 2, 2), (64, 3, 3), (16, 9, 9)])
 def test_small_tiles_are_loaded_further_ahead(block, stages, slots):
     """At least 32 kB, if as many programs as there are registers for find room so."""
-    module = module_of(product, [*arrays(64, 64, 4 * block), 64, 64, 4 * block, block])[0]
-    module = passes.run(module, passes.CLEANUP)
-    module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": stages, "launch_checks": True})
-    text = print_module(passes.run(module, pipeline(NvTarget.of(90))))
-    assert set(re.findall(r"slots=(\d+)", text)) == {str(slots)} and "warp_specialize" in text
+    text = optimized(product, [*arrays(64, 64, 4 * block), 64, 64, 4 * block, block], 4, stages)
+    assert set(re.findall(r"slots=(\d+)", text)) == {str(slots)}

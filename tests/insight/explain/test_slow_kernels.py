@@ -67,8 +67,8 @@ CASES = {
         K.whole_row, whole_row(16384, 4), "def whole_row", "spills", "registers", "smaller tiles or more warps",
         (K.whole_row, whole_row(16384, 16))),
     "too much shared memory": (
-        K.transposed, transposed(128), "def transposed", "occupancy", "limited by shared memory", "smaller tiles",
-        (K.transposed, transposed(32))),
+        K.transposed, transposed(128), "def transposed", "occupancy", "limited by registers and shared memory",
+        "smaller tiles", (K.transposed, transposed(32))),
     "bank conflicts": (
         K.transposed, transposed(64), "tl.store", "bank conflicts", "2-way bank conflicts", "change the tile's sizes",
         (K.transposed, transposed(32))),

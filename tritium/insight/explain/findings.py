@@ -235,9 +235,10 @@ def low_occupancy(e: Explanation) -> Iterator[Finding]:
                           f"processor: nothing runs while its {e.resources.warps} warps begin, end, or wait for each "
                           "other", remedy, gain=0.1)
         return
+    limits = " and ".join(name for name, count in occupancy.limits.items() if count == occupancy.programs)
     yield Finding("warning", "occupancy", e.first_line,
                   f"{occupancy.warps} of {occupancy.most_warps} warps on a processor ({occupancy.share:.0%}), limited "
-                  f"by {occupancy.limiter}: too few to hide the latency of memory", remedy, gain=0.15)
+                  f"by {limits}: too few to hide the latency of memory", remedy, gain=0.15)
 
 
 def small_programs(e: Explanation) -> Iterator[Finding]:

@@ -144,11 +144,23 @@ def _passes_by_place(launch: Launch, module: Module,
         total = by_depth.setdefault(access.depth, np.zeros(3, np.int64))
         total += (access.size * len(access.threads), *_passes(access, launch.target.warp_size))
     # What stands outside of the loop that a place is in is an iteration of it, which was moved out.
-    out = {}
+    out, unrolled = {}, _unrolled(module)
     for key, by_depth in found.items():
-        size, passes, fewest = map(int, by_depth[max(by_depth)])
+        copies = unrolled.get(key[0], 0)
+        size, passes, fewest = (int(x) * copies // (copies + 1) if copies else int(x) for x in by_depth[max(by_depth)])
         out[key] = size, passes, fewest
     return out
+
+
+def _unrolled(module: Module) -> dict[Place, int]:
+    """The copies of each place in a loop that is unrolled, if another loop runs what is left over: few iterations."""
+    found: dict[Place, list[int]] = {}
+    for loop in (op for op in walk(module.body) if op.kind is ops.for_):
+        inside = [*walk(loop.regions[0])]
+        if not any(op.kind in _LOOPS for op in inside):
+            for place in {places_of(op.loc) for op in inside}:
+                found.setdefault(place, []).append(loop.attrs["copies"])
+    return {place: max(copies) for place, copies in found.items() if max(copies) > min(copies)}
 
 
 def _passes(access: Access, warp_size: int) -> tuple[int, int]:

@@ -35,6 +35,7 @@ from ....ir.preconditions import with_preconditions
 from ....ir.rewrite import substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
+from ....passes.regions import trip_count
 from .. import ops as gpu_ops
 from ..analysis.division import small_dividends
 from ..analysis.preconditions import Assumptions
@@ -168,20 +169,26 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[tuple[int, tuple[in
     if len(dots) > 1 or not ways or module.attrs.get("num_ctas", 1) > 1:
         return ways
     extra, (launched, *_) = ways[0]
-    room = target.shared_bytes // _shared_bytes(dots[0], module)
-    blocks = lambda threads, each: min(room, target.register_file // (threads * each))
     threads = target.warp_size * (number + 1)
     each = dots[0].type.numel // (target.warp_size * number) + target.cost.registers_beside_sums
-    more = blocks(threads, each)
-    if more <= blocks(target.warp_size * (number + extra), launched):
+    more = min(max(_blocks(target, module, dots[0])), target.register_file // (threads * each))
+    lasting, _ = _blocks(target, module, dots[0])
+    if more <= min(lasting, target.register_file // (target.warp_size * (number + extra) * launched)):
         return ways
     return ((1, (0, 0, target.registers_of(more * threads // target.warp_size))),)
 
 
-def _shared_bytes(dot: Op, module: Module) -> int:
-    """About what a block takes of shared memory: multibuffers, and the result on its way to memory."""
-    stages = max(stages_of(op, module) for op in walk(module.body) if _multiplies(op))
-    return stages * sum(bytes_of(x.type) for x in dot.operands[:2]) + _stored_bytes(module) + _BESIDE_BUFFERS
+def _blocks(target: Target, module: Module, dot: Op) -> tuple[int, int]:
+    """How many blocks shared memory has room for: of persistent ones, whose results leave while the next tiles arrive,
+    in two pieces if need be; and of those that run a single program, so that results may lie where tiles have. These
+    start anew with each program: 0 unless loops are known to be long."""
+    loops = [op for op in walk(module.body) if _multiplies(op)]
+    stages = max(stages_of(op, module) for op in loops)
+    tiles, stored = stages * sum(bytes_of(x.type) for x in dot.operands[:2]), _stored_bytes(module)
+    room = target.shared_bytes + target.reserved_bytes
+    fit = lambda taken: room // (taken + _BESIDE_BUFFERS + target.reserved_bytes)
+    long = len(loops) == 1 and (trip_count(loops[0]) or 0) >= _LONG
+    return fit(tiles + stored // 2), fit(max(tiles, stored)) if long else 0
 
 
 def _stored_bytes(module: Module) -> int:
@@ -190,7 +197,10 @@ def _stored_bytes(module: Module) -> int:
     return max((bytes_of(x) for x in stored if type(x) is T.Tile), default=0)
 
 
-_BESIDE_BUFFERS = 2048  # bytes of a block: mbarriers, alignment, what the driver takes
+_BESIDE_BUFFERS = 1024  # bytes of a block: mbarriers, alignment
+# Iterations. Of bf16 tiles of 64x128x64, 384 with 16 each take 0.83 of the time if three blocks run one each on an SM,
+# not two that last; 256 with two each take 1.2 times as long.
+_LONG = 8
 
 
 def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -> bool:
@@ -235,12 +245,21 @@ class _Build:
         self.slots = self.find_slots(target)
         self.blocks = max(load.blocks for load in self.loads)
         self.ping_pong = self.loops[0].schedule.alternates
-        self.persistent = not any(map(_synchronizes, walk(module.body)))
+        self.persistent = not any(map(_synchronizes, walk(module.body))) and not self.gains_alone(target)
         self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
         self.lengths = self.find_lengths() if self.persistent else None
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
+
+    def gains_alone(self, target: Target) -> bool:
+        """True if more blocks find room where each runs a single program."""
+        (warps, (*_, registers)), module = self.roles, self.opened.module
+        if warps > 1 or self.outer is not None:
+            return False
+        threads = target.warp_size * (module.attrs["num_warps"] + warps)
+        lasting, single = _blocks(target, module, next(op for op in walk(module.body) if op.kind is ops.dot))
+        return lasting < min(single, target.programs_of(threads, registers))
 
     def find_slots(self, target: Target) -> int:
         """The stages of the loops. Small tiles get more than were asked for: a few would wait for L2 each time."""
@@ -578,6 +597,8 @@ class _Consumer:
             gpu_ops.release(b, address)
         if tile and loop is self.build.loops[-1]:
             self.release_tiles(b, *tile)
+        if not self.build.persistent and self.build.outer is None and loop is self.build.loops[-1]:
+            gpu_ops.release(b, next(iter(self.build.buffers.values())))  # all have arrived, and were multiplied
         return tuple(outs)
 
     def wait_for_tiles(self, b: Builder, slot: Value, parity: Value) -> None:

@@ -171,7 +171,8 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         end = constant(constant_of(lo) + trips // factor * factor * stride)
     with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
         ops.yield_(b, *iterations(region.args[0], region.args[1:], factor))
-    values = _loop(b, (lo, end, wide, *values), {**op.attrs, "nonempty": trips is not None}, region.block)
+    attrs = {**op.attrs, "nonempty": trips is not None, "copies": factor}
+    values = _loop(b, (lo, end, wide, *values), attrs, region.block)
     if trips is None:
         return _loop(b, (end, hi, step, *values), {**op.attrs, "nonempty": False}, body)
     return tuple(iterations(end, values, trips % factor))
