@@ -171,8 +171,8 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[tuple[int, tuple[in
     extra, (launched, *_) = ways[0]
     threads = target.warp_size * (number + 1)
     each = dots[0].type.numel // (target.warp_size * number) + target.cost.registers_beside_sums
-    more = min(max(_blocks(target, module, dots[0])), target.register_file // (threads * each))
-    lasting, _ = _blocks(target, module, dots[0])
+    lasting, single = _blocks(target, module, dots[0])
+    more = min(max(lasting, single), target.register_file // (threads * each))
     if more <= min(lasting, target.register_file // (target.warp_size * (number + extra) * launched)):
         return ways
     return ((1, (0, 0, target.registers_of(more * threads // target.warp_size))),)
@@ -251,6 +251,11 @@ class _Build:
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]
         self.grid: tuple[Arg, ...] = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if self.persistent else ()
         self.maps = tuple(Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(self.loads)))
+
+    def is_over(self) -> bool:
+        """True if nothing arrives in buffers, nor at mbarriers, behind the last loop: no other program's tiles, and no
+        arrivals from other blocks of a cluster."""
+        return not self.persistent and self.outer is None and self.opened.blocks == 1
 
     def gains_alone(self, target: Target) -> bool:
         """True if more blocks find room where each runs a single program."""
@@ -597,8 +602,8 @@ class _Consumer:
             gpu_ops.release(b, address)
         if tile and loop is self.build.loops[-1]:
             self.release_tiles(b, *tile)
-        if not self.build.persistent and self.build.outer is None and loop is self.build.loops[-1]:
-            gpu_ops.release(b, next(iter(self.build.buffers.values())))  # all have arrived, and were multiplied
+        if loop is self.build.loops[-1] and self.build.is_over():
+            gpu_ops.release(b, next(iter(self.build.buffers.values())))
         return tuple(outs)
 
     def wait_for_tiles(self, b: Builder, slot: Value, parity: Value) -> None:

@@ -147,7 +147,7 @@ def _weight(op: Op, cost: CostModel) -> int:
 def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
     """The results of the loop, with `factor` iterations written out as one."""
     lo, hi, step, *values = op.operands
-    body, trips, stride = op.regions[0], trip_count(op), constant_of(step)
+    body, trips, stride = op.regions[0], trip_count(op), step.attrs["value"]
     constant = lambda value: ops.constant(b, value=value, type=lo.type)
     loads = _Loads(body)
 
@@ -168,7 +168,7 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         whole = ops.div(b, ops.sub(b, ops.max_(b, hi, lo), lo), wide)
         end = ops.add(b, lo, ops.mul(b, whole, wide))
     else:
-        end = constant(constant_of(lo) + trips // factor * factor * stride)
+        end = constant(lo.attrs["value"] + trips // factor * factor * stride)
     with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
         ops.yield_(b, *iterations(region.args[0], region.args[1:], factor))
     attrs = {**op.attrs, "nonempty": trips is not None, "copies": factor}
@@ -200,16 +200,16 @@ class _Loads:
                 todo.append(x.op)
         made = tuple(op for op in body.ops if op in taken)
         simple = all(len(op.types) == 1 and not op.regions for op in made)
-        self.ops = made if simple and all(effects(op) != "write" for op in body.ops) else ()
-        self.yields = body.yields
+        self.ops: tuple[Op, ...] = made if simple and all(effects(op) != "write" for op in body.ops) else ()
+        self.yields: Sequence[Value] = body.yields
         self.body = Block(body.args, (*self.ops, Op(ops.yield_, self.ops, {}, ())))
 
-    def emit(self, b: Rewriter, index: Value, values: Sequence[Value]) -> tuple[dict[Op, Value], Sequence[Value]]:
+    def emit(self, b: Rewriter, index: Value, values: Sequence[Value]) -> tuple[dict[Value, Value], Sequence[Value]]:
         """Emit the loads of an iteration: what stands for its ops, and the next iteration's values as far as it knows.
         """
-        known = dict(zip(self.ops, substitute(b, self.body, (index, *values))))
-        names = dict(zip(self.body.args, (index, *values)))
-        return known, [known.get(x, names.get(x, x)) for x in self.yields]
+        known: dict[Value, Value] = dict(zip(self.ops, substitute(b, self.body, (index, *values))))
+        names = {**dict(zip(self.body.args, (index, *values))), **known}
+        return known, [names.get(x, x) for x in self.yields]
 
 
 def _loop(b: Rewriter, operands: tuple[Value, ...], attrs: dict[str, Any], body: Block) -> tuple[Value, ...]:
