@@ -112,6 +112,9 @@ def _factor(op: Op, threads: int, cost: CostModel) -> int:
     return next(near, factor if trips >= 2 * factor else trips)
 
 
+_LONG_STEP = 1 << 24  # some of them are no index of 32 bits
+
+
 def _has_loops(op: Op) -> bool:
     return op.kind.loop or op.kind.mma or op.kind is ops.call
 
@@ -124,7 +127,9 @@ def _can_overlap(op: Op) -> bool:
 def _counts_up(op: Op) -> bool:
     """True if the first index and the step are constants, so that the last index can be computed without overflow."""
     first, step = constant_of(op.operands[0]), constant_of(op.operands[2])
-    return first is not None and step is not None and first >= 0 and step > 0
+    if first is None or step is None or op.operands[0].type.bits < 32:
+        return False
+    return first >= 0 and 0 < step < _LONG_STEP
 
 
 def _loaded_bytes(block: Block, threads: int) -> int:
