@@ -142,7 +142,8 @@ def _in_narrow(b, op, kept):
     if op.kind in (ops.shl, ops.shr) and not _shifts_within_32(op):
         return None
     operands = [_narrow(b, x) for x in op.operands[len(kept):]]
-    if None in operands or all(number(x) is not None for x in operands):
+    folds = op.kind is not ops.select and all(number(x) is not None for x in operands)
+    if None in operands or folds:
         return None
     return b.emit(op.kind, (*kept, *operands), op.attrs)
 

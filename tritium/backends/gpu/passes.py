@@ -32,7 +32,6 @@ from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.narrow_loops import narrow_loops
-from .rewrite.narrow_selects import narrow_selects
 from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
@@ -92,7 +91,6 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         simplify_induction,
         narrow_loops,
         shorten_conditions,
-        narrow_selects,
         flatten_branches,
         on(multiply_scaled),
         on(split_clusters),
