@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import importlib.util
 import json
 import math
@@ -196,13 +197,15 @@ def serve(side: str, listed: str, part: int, parts: int, out: str | None) -> Non
             key = f"{number} {kernel['name']} {' '.join(f'{a}={b}' for a, b in config.items())}"
             try:
                 if out:
-                    found[key] = worker.microseconds(lambda: function[programs](*args, **options))  # noqa: B023
+                    found[key] = worker.microseconds(functools.partial(function[programs], *args, **options))
                 else:
                     function.warmup(*args, grid=programs, **options)
-            except Exception as error:
+            except Exception as error:  # whatever a compiler raises: the point is left out, and says why
                 if "CUDA error" in str(error):
                     raise  # nothing after it can be trusted
                 found[key] = None
+                if out:
+                    print(f"{side}: {key}: {type(error).__name__}: {str(error).splitlines()[:1]}", file=sys.stderr)
     if out:
         Path(out).write_text(json.dumps(found))
 

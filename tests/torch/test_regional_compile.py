@@ -1,22 +1,17 @@
 """benchmarks/regional_compile.py: its sides compute the same, and `tritium bench` finds it."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+from tests.torch.scripts import BENCHMARKS, script
 from tritium.tools.bench.targets import targets_in
 
 pytest.importorskip("torch")
-PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "regional_compile.py"
+PATH = BENCHMARKS / "regional_compile.py"
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("regional_compile", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module", name="script")
+def loaded():
+    return script("regional_compile")
 
 
 def test_the_sides_agree(script):

@@ -1,11 +1,9 @@
 """benchmarks/same_config.py: what it reads of generated kernels, and what it says of the figures."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "same_config.py"
+from tests.torch.scripts import script
+
 REDUCTION = """
 @triton_heuristics.reduction(
     size_hints={'x': 512, 'r0_': 128},
@@ -36,12 +34,9 @@ def triton_mm(arg_A, arg_B, out_ptr0):
 """
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("same_config", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module", name="script")
+def loaded():
+    return script("same_config")
 
 
 def test_kernels_are_read_once(script, tmp_path):
