@@ -63,6 +63,8 @@ class CostModel(Frozen):
     prefetched_dots: int = 0
     # Bytes that a producer warp loads ahead, also with fewer stages than that takes, if as many programs find room.
     loaded_ahead: int = 0
+    # Iterations from which on blocks may run a single program each, if more of them fit a multiprocessor so.
+    single_trips: int = 8
     # Registers of a thread for tiles of dots that no asynchronous copy can bring, as their elements are not aligned:
     # loaded an iteration early, and written to shared memory at its end.
     thread_copy_registers: int = 0

@@ -52,8 +52,8 @@ class Mma(NamedTuple):
     contiguous across it; None if transposing in shared memory costs nothing.
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
-    lhs if that is in registers. takes(tile, operand, axis, rows, warps): operand "a" or "b" may be contiguous along
-    `axis`; the result has `rows` rows. lhs_once(rows, warps): no two threads hold the same element of the lhs.
+    lhs if that is in registers. takes(tile, operand, axis): operand "a" or "b" may be contiguous along `axis` in shared
+    memory. lhs_once(rows, warps): no two threads hold the same element of the lhs.
     hold(g, dot, init, nonempty): a place for the sums of a dot in a loop, which has an iteration if `nonempty`; None if
     they are carried as other values are. columns(op, warps): how many columns of tensor memory the sums of an op take,
     None if it is no dot or its sums are in registers. scaled(a, b, out, scales, formats, warps): the layouts of a

@@ -66,7 +66,7 @@ def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ..
         return max(range(len(known.contiguity)), key=lambda k: (known.contiguity[k], k))
 
     def takes(dot: Op, operand: str, axis: int) -> bool:
-        return mma.takes(dot.operands["ab".index(operand)].type, operand, axis, dot.type.shape[0], warps)
+        return mma.takes(dot.operands["ab".index(operand)].type, operand, axis)
 
     def vector(load: Op) -> int:
         known, size = info(load.operands[0]), load.type.element.bytes

@@ -171,23 +171,23 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[tuple[int, tuple[in
     extra, (launched, *_) = ways[0]
     threads = target.warp_size * (number + 1)
     each = dots[0].type.numel // (target.warp_size * number) + target.cost.registers_beside_sums
-    lasting, single = _blocks(target, module, dots[0])
-    more = min(max(lasting, single), target.register_file // (threads * each))
-    if more <= min(lasting, target.register_file // (target.warp_size * (number + extra) * launched)):
+    persistent, single = _blocks(target, module, dots[0])
+    more = min(max(persistent, single), target.register_file // (threads * each))
+    if more <= min(persistent, target.register_file // (target.warp_size * (number + extra) * launched)):
         return ways
     return ((1, (0, 0, target.registers_of(more * threads // target.warp_size))),)
 
 
 def _blocks(target: Target, module: Module, dot: Op) -> tuple[int, int]:
-    """How many blocks shared memory has room for: of persistent ones, whose results leave while the next tiles arrive,
-    in two pieces if need be; and of those that run a single program, so that results may lie where tiles have. These
-    start anew with each program: 0 unless loops are known to be long."""
+    """The occupancy that shared memory allows, in blocks on a multiprocessor: of persistent ones, whose results leave
+    while the next tiles arrive, in two pieces if need be; and of those that run a single program, so that results may
+    lie where tiles have. These start anew with each program: 0 unless loops are known to be long."""
     loops = [op for op in walk(module.body) if _multiplies(op)]
     stages = max(stages_of(op, module) for op in loops)
     tiles, stored = stages * sum(bytes_of(x.type) for x in dot.operands[:2]), _stored_bytes(module)
     room = target.shared_bytes + target.reserved_bytes
     fit = lambda taken: room // (taken + _BESIDE_BUFFERS + target.reserved_bytes)
-    long = len(loops) == 1 and (trip_count(loops[0]) or 0) >= _LONG
+    long = len(loops) == 1 and (trip_count(loops[0]) or 0) >= target.cost.single_trips
     return fit(tiles + stored // 2), fit(max(tiles, stored)) if long else 0
 
 
@@ -198,9 +198,6 @@ def _stored_bytes(module: Module) -> int:
 
 
 _BESIDE_BUFFERS = 1024  # bytes of a block: mbarriers, alignment
-# Iterations. Of bf16 tiles of 64x128x64, 384 with 16 each take 0.83 of the time if three blocks run one each on an SM,
-# not two that last; 256 with two each take 1.2 times as long.
-_LONG = 8
 
 
 def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -> bool:
@@ -245,7 +242,7 @@ class _Build:
         self.slots = self.find_slots(target)
         self.blocks = max(load.blocks for load in self.loads)
         self.ping_pong = self.loops[0].schedule.alternates
-        self.persistent = not any(map(_synchronizes, walk(module.body))) and not self.gains_alone(target)
+        self.persistent = not any(map(_synchronizes, walk(module.body))) and not self.gains_occupancy(target)
         self.one_axis = self.persistent and self.asks_for_one_axis() and self.assumptions.has_one_axis()
         self.lengths = self.find_lengths() if self.persistent else None
         self.nonempty = [loop for loop in self.loops if self.assumptions.has_iterations(loop.op)]
@@ -257,14 +254,14 @@ class _Build:
         arrivals from other blocks of a cluster."""
         return not self.persistent and self.outer is None and self.opened.blocks == 1
 
-    def gains_alone(self, target: Target) -> bool:
-        """True if more blocks find room where each runs a single program."""
+    def gains_occupancy(self, target: Target) -> bool:
+        """True if more blocks find room where each runs a single program, so is not persistent."""
         (warps, (*_, registers)), module = self.roles, self.opened.module
         if warps > 1 or self.outer is not None:
             return False
         threads = target.warp_size * (module.attrs["num_warps"] + warps)
-        lasting, single = _blocks(target, module, next(op for op in walk(module.body) if op.kind is ops.dot))
-        return lasting < min(single, target.programs_of(threads, registers))
+        persistent, single = _blocks(target, module, next(op for op in walk(module.body) if op.kind is ops.dot))
+        return persistent < min(single, target.programs_of(threads, registers))
 
     def find_slots(self, target: Target) -> int:
         """The stages of the loops. Small tiles get more than were asked for: a few would wait for L2 each time."""

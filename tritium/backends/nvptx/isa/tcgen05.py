@@ -43,7 +43,7 @@ def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int, sm: int)
     return m >= 64 and n >= (16 if m > 64 else 8) and n // parts >= 8 and memory.columns(out.shape) <= memory.COLUMNS
 
 
-def takes(tile: T.Tile, operand: str, axis: int, rows: int | None = None, warps: int | None = None) -> bool:
+def takes(tile: T.Tile, operand: str, axis: int) -> bool:
     """True if an operand may be contiguous along `axis` in shared memory: along K always, along M or N in elements of
     8 or 16 bits and rows of at least 32 bytes."""
     wide = row_width(tile.shape, axis, tile.element.bytes) >= 32

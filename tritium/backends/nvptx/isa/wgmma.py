@@ -81,18 +81,13 @@ def _picked_rows(m: int, groups: int) -> tuple[int, ...]:
     return tuple(order[k] if k in order else next(left) for k in range(bits))
 
 
-def takes(tile: T.Tile, operand: str, axis: int, rows: int, warps: int) -> bool:
-    """True if an operand of a dot may be contiguous along `axis`; the result has `rows` rows."""
-    return may_lie(tile, operand, axis)
-
-
 def lhs_once(rows: int, warps: int) -> bool:
     """True if no two threads hold the same element of an lhs of `rows` rows."""
     return warp_split(rows, warps)[1] == 1
 
 
-def may_lie(tile: T.Tile, operand: str, axis: int) -> bool:
-    """True if an operand may be contiguous along `axis` in shared memory.
+def takes(tile: T.Tile, operand: str, axis: int) -> bool:
+    """True if an operand of a dot may be contiguous along `axis` in shared memory.
 
     Along K always. Along M or N only 16-bit types, in rows of at least 32 bytes; a warpgroup may take a part of each.
     """
@@ -191,7 +186,7 @@ def descriptor(g: NvLowering, start: Val, bits: int) -> Val:
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
     """acc + a @ b, with both operands written to shared memory first."""
     passage = Passage(g, op)
-    left, right = in_buffers(g, passage, (a, b), may_lie)
+    left, right = in_buffers(g, passage, (a, b), takes)
     g.target.async_fence(g)
     passage.after_write()
     return issue(g, acc, left, right)
