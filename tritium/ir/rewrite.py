@@ -53,8 +53,10 @@ class Rewriter(Builder):
         attrs = attrs or {}
         operands, regions = tuple(operands), tuple(regions)
         types = types_of(kind, [x.type for x in operands], attrs, regions)
-        op = Op(kind, operands, attrs, types, regions, loc or self.loc)
+        op, before = Op(kind, operands, attrs, types, regions, loc or self.loc), self.loc
+        self.loc = op.loc  # of what the rule makes of it
         made = self.rule(self, op)
+        self.loc = before
         if made is None:
             return value_of(self.place(op))
         return made[0] if type(made) is tuple and len(op.types) == 1 else made

@@ -158,7 +158,7 @@ def _unrolled(module: Module) -> dict[Place, int]:
     for loop in (op for op in walk(module.body) if op.kind is ops.for_):
         inside = [*walk(loop.regions[0])]
         if not any(op.kind in _LOOPS for op in inside):
-            for place in {places_of(op.loc) for op in inside}:
+            for place in {places_of(op.loc) for op in inside if op.attrs.get("shared") or op.kind in _OF_OTHERS}:
                 found.setdefault(place, []).append(loop.attrs["copies"])
     return {place: max(copies) for place, copies in found.items() if max(copies) > min(copies)}
 

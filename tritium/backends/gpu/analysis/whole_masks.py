@@ -71,6 +71,7 @@ class Guard(NamedTuple):
 
 # Comparison -> (whether its operands are swapped to get one of >= or >, whether it is >).
 _ORDERS = {ops.ge: (False, False), ops.gt: (False, True), ops.le: (True, False), ops.lt: (True, True)}
+COMPARISONS = tuple(_ORDERS)
 _OPPOSITE = {ops.ge: ops.lt, ops.gt: ops.le, ops.le: ops.gt, ops.lt: ops.ge}
 
 
@@ -151,4 +152,4 @@ def extremes(x: Value) -> tuple[Sum, Sum] | None:
     return (a.plus(c), b.plus(d)) if x.kind is ops.add else (a.plus(d, -1), b.plus(c, -1))
 
 
-__all__ = ["Condition", "Guard", "Sum", "conditions", "extremes", "guards"]
+__all__ = ["COMPARISONS", "Condition", "Guard", "Sum", "conditions", "extremes", "guards"]

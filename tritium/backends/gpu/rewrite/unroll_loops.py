@@ -19,7 +19,8 @@ loads: nothing else has been issued.
                                               acc = acc + load p + (i + arange)
 
 The last loop is written out if the trip count is known. The factor is the one that fills the bytes which a thread may
-have in flight (`CostModel.unrolled_bytes`).
+have in flight (`CostModel.unrolled_bytes`). The first loop stays below the bound, so it needs no masks
+`i + arange < n`, and its addresses have one base.
 
 Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. Loops with a
 `loop_unroll_factor` are left alone.
@@ -37,7 +38,8 @@ from ....ir.rewrite import effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.regions import constant_of, trip_count
-from ....passes.simplify import apply_rules
+from ....passes.simplify import apply_rules, truth
+from ..analysis.whole_masks import COMPARISONS, conditions, extremes
 
 if TYPE_CHECKING:
     from ....ir.rewrite import Rewriter
@@ -156,11 +158,11 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
     constant = lambda value: ops.constant(b, value=value, type=lo.type)
     loads = _Loads(body)
 
-    def iterations(first: Value, values: Sequence[Value], count: int) -> Sequence[Value]:
+    def iterations(first: Value, values: Sequence[Value], count: int, whole: _Whole | None = None) -> Sequence[Value]:
         indices = [ops.add(b, first, constant(k * stride)) for k in range(count)]
         loaded, ahead = [], values
-        for index in indices:
-            known, ahead = loads.emit(b, index, ahead)
+        for k, index in enumerate(indices):
+            known, ahead = loads.emit(b, index, ahead, whole.known(b, first, k * stride) if whole else {})
             loaded.append(known)
         for index, known in zip(indices, loaded):
             values = substitute(b, body, (index, *values), known)
@@ -170,12 +172,13 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         return tuple(iterations(lo, values, trips))
     wide = constant(factor * stride)
     if trips is None:  # and `lo` is not negative, so nothing overflows
-        whole = ops.div(b, ops.sub(b, ops.max_(b, hi, lo), lo), wide)
-        end = ops.add(b, lo, ops.mul(b, whole, wide))
+        count = ops.div(b, ops.sub(b, ops.max_(b, hi, lo), lo), wide)
+        end, whole = ops.add(b, lo, ops.mul(b, count, wide)), _Whole(body, hi, stride)
     else:
-        end = constant(lo.attrs["value"] + trips // factor * factor * stride)
+        last = lo.attrs["value"] + trips // factor * factor * stride
+        end, whole = constant(last), _Whole(body, hi, stride) if last <= hi.attrs["value"] else None
     with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
-        ops.yield_(b, *iterations(region.args[0], region.args[1:], factor))
+        ops.yield_(b, *iterations(region.args[0], region.args[1:], factor, whole))
     attrs = {**op.attrs, "nonempty": trips is not None, "copies": factor}
     values = _loop(b, (lo, end, wide, *values), attrs, region.block)
     if trips is None:
@@ -209,12 +212,58 @@ class _Loads:
         self.yields: Sequence[Value] = body.yields
         self.body = Block(body.args, (*self.ops, Op(ops.yield_, self.ops, {}, ())))
 
-    def emit(self, b: Rewriter, index: Value, values: Sequence[Value]) -> tuple[dict[Value, Value], Sequence[Value]]:
+    def emit(self, b: Rewriter, index: Value, values: Sequence[Value],
+             known: dict[Op, Value]) -> tuple[dict[Value, Value], Sequence[Value]]:
         """Emit the loads of an iteration: what stands for its ops, and the next iteration's values as far as it knows.
         """
-        known: dict[Value, Value] = dict(zip(self.ops, substitute(b, self.body, (index, *values))))
-        names = {**dict(zip(self.body.args, (index, *values))), **known}
-        return known, [names.get(x, x) for x in self.yields]
+        made: dict[Value, Value] = {**known, **dict(zip(self.ops, substitute(b, self.body, (index, *values), known)))}
+        names = {**dict(zip(self.body.args, (index, *values))), **made}
+        return made, [names.get(x, x) for x in self.yields]
+
+
+class _Whole:
+    """What is known of iterations whose indices, `stride` in each, all lie below a bound: masks that compare them with
+    it hold, and sums of them do not overflow. So addresses are those of the first iteration and a number."""
+
+    def __init__(self, body: Block, bound: Value, stride: int):
+        self.index, self.inside, self.bound, self.stride = body.args[0], set(body.ops), bound, stride
+        self.masks = [op for op in body.ops if op.kind in COMPARISONS and self.holds(op)]
+        self.addresses = [op for op in body.ops if op.kind is ops.addptr and self.starts_at_index(op)]
+
+    def holds(self, mask: Op) -> bool:
+        """True for a mask that compares indices with the bound."""
+        compares = lambda x: x.least.terms == ((self.bound, 1),) and x.most.terms == ((self.index, 1),)
+        below = lambda x: x.most.number < x.least.number + self.stride + (not x.strict)
+        found = conditions(mask)
+        return bool(found) and all(compares(x) and below(x) for x in found)
+
+    def starts_at_index(self, address: Op) -> bool:
+        """True for the addresses of elements behind a pointer: of the index, and of less than `stride` further."""
+        pointer, offset = address.operands
+        if type(pointer) is not Op or pointer.kind is not ops.splat or pointer in self.inside:
+            return False
+        found = extremes(offset)
+        return found is not None and all(x.terms == ((self.index, 1),) and 0 <= x.number < self.stride for x in found)
+
+    def known(self, b: Rewriter, first: Value, ahead: int) -> dict[Op, Value]:
+        """What stands for ops in an iteration whose index is `first` and `ahead`."""
+        found = {mask: truth(b, True, mask.type) for mask in self.masks}
+        number, of_loop = ops.constant(b, value=ahead, type=first.type), b.loc
+        for op in self.addresses:
+            (pointer, offset), shape, b.loc = op.operands, op.type.shape, op.loc
+            near = ops.splat(b, ops.addptr(b, pointer.operands[0], first), shape=shape)
+            near = ops.addptr(b, near, self.without_index(b, offset))
+            found[op] = ops.addptr(b, near, ops.splat(b, number, shape=shape)) if ahead else near
+        b.loc = of_loop
+        return found
+
+    def without_index(self, b: Rewriter, x: Value) -> Value:
+        """What an offset is if the index is zero."""
+        if x is self.index:
+            return ops.constant(b, value=0, type=x.type)
+        if type(x) is not Op or x not in self.inside:
+            return x
+        return b.emit(x.kind, [self.without_index(b, y) for y in x.operands], x.attrs)
 
 
 def _loop(b: Rewriter, operands: tuple[Value, ...], attrs: dict[str, Any], body: Block) -> tuple[Value, ...]:
