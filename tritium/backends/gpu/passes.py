@@ -33,6 +33,7 @@ from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.narrow_loops import narrow_loops
 from .rewrite.reduce_in_chunks import reduce_in_chunks
+from .rewrite.reduce_late import reduce_late
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.shorten_conditions import shorten_conditions
@@ -55,8 +56,9 @@ def early_passes(asked: GPUTarget, target: Target, what: str, has: passes.Target
     """The passes to the stage `ttir` of a target, which was asked for by name; errors call its GPUs `what`."""
     if asked.warp_size != target.warp_size:
         raise UnknownArchitecture(f"warps of {what} have {target.warp_size} threads, not {asked.warp_size}: {asked}")
-    unroll, merge = (make(target.warp_size, target.cost) for make in (unroll_loops, merge_repeated))
-    return (inline_for_gpu, *passes.CLEANUP, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
+    makers = reduce_late, unroll_loops, merge_repeated
+    reduce, unroll, merge = (make(target.warp_size, target.cost) for make in makers)
+    return (inline_for_gpu, *passes.CLEANUP, reduce, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
             passes.legalize(has), passes.dce)  # fmt: skip
 
 
