@@ -191,8 +191,8 @@ def test_a_factor_that_leaves_nothing_over(trips, loads):
     assert loads_of(unrolled(row_sum, [OUT, values(BLOCK), BLOCK * trips])) == loads
 
 
-def test_the_rest_of_unknown_length_is_a_loop():
-    assert loads_of(unrolled(*KERNELS["2048 elements"])) == ([8, 1], 0)
+def test_the_rest_of_unknown_length_takes_half_the_factor():
+    assert loads_of(unrolled(*KERNELS["2048 elements"])) == ([8, 4, 2, 1], 0)
 
 
 @pytest.mark.parametrize(("name", "later"), [("carried pointers", ops.mul), ("largest so far", ops.reduce)])

@@ -34,7 +34,7 @@ def transposed(tile):
 
 
 def softmax_in_passes(block):
-    return (4096,), zeros(4096, 16384), zeros(4096, 16384), 16384, dict(BLOCK=block)  # rows at work do not fit L2
+    return (4096,), zeros(4096, 32768), zeros(4096, 32768), 32768, dict(BLOCK=block)  # rows at work do not fit L2
 
 
 def product(tile, stages):
@@ -80,7 +80,7 @@ CASES = {
         (K.whole_row, whole_row(8192, 16))),
     "loads the same again": (
         K.softmax_in_passes, softmax_in_passes(1024), "total +=", "loaded again", "again that line",
-        "a block that holds all of it needs no loop", (K.whole_row, whole_row(16384, 16))),
+        "a block that holds all of it needs no loop", (K.whole_row, whole_row(32768, 32))),
     "atomics on one address": (
         K.sum_by_atomics, summed(1024), "tl.atomic_add", "atomics", "4 194 304 atomics go to one element",
         "tl.atomic_add(p, tl.sum(x, 0))", (K.sum_by_programs, summed(8192))),

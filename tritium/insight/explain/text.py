@@ -89,8 +89,9 @@ def _roofline(e: Explanation) -> list[str]:
 
 
 def _loops(e: Explanation) -> list[str]:
-    return [f"loop, line {loop.line:<5} {loop.how}" + (f", loads {loop.distance} iterations ahead in {loop.slots} slots"
-            if loop.distance else "") for loop in e.timeline.loops]
+    ahead = lambda loop: f", loads {loop.distance} iterations ahead in {loop.slots} slots" if loop.distance else ""
+    found = [f"loop, line {loop.line:<5} {loop.how}{ahead(loop)}" for loop in e.timeline.loops]
+    return [*dict.fromkeys(found)]  # one that is unrolled is several
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], color: bool = False) -> str:

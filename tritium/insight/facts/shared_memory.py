@@ -146,21 +146,22 @@ def _passes_by_place(launch: Launch, module: Module,
     # What stands outside of the loop that a place is in is an iteration of it, which was moved out.
     out, unrolled = {}, _unrolled(module)
     for key, by_depth in found.items():
-        copies = unrolled.get(key[0], 0)
-        size, passes, fewest = (int(x) * copies // (copies + 1) if copies else int(x) for x in by_depth[max(by_depth)])
+        most, total = unrolled.get(key[0], (1, 1))
+        size, passes, fewest = (int(x) * most // total for x in by_depth[max(by_depth)])
         out[key] = size, passes, fewest
     return out
 
 
-def _unrolled(module: Module) -> dict[Place, int]:
-    """The copies of each place in a loop that is unrolled, if another loop runs what is left over: few iterations."""
+def _unrolled(module: Module) -> dict[Place, tuple[int, int]]:
+    """The copies of each place in the loop that is unrolled most, and in all loops, if others run what is left over:
+    few iterations."""
     found: dict[Place, list[int]] = {}
     for loop in (op for op in walk(module.body) if op.kind is ops.for_):
         inside = [*walk(loop.regions[0])]
         if not any(op.kind in _LOOPS for op in inside):
             for place in {places_of(op.loc) for op in inside if op.attrs.get("shared") or op.kind in _OF_OTHERS}:
                 found.setdefault(place, []).append(loop.attrs["copies"])
-    return {place: max(copies) for place, copies in found.items() if max(copies) > min(copies)}
+    return {place: (max(copies), sum(copies)) for place, copies in found.items() if max(copies) > min(copies)}
 
 
 def _passes(access: Access, warp_size: int) -> tuple[int, int]:

@@ -15,12 +15,15 @@ loads: nothing else has been issued.
     for i in 0, n, 512:                     for i in 0, n / 2048 * 2048, 2048:
       acc = acc + load p + (i + arange)  ->   acc = acc + load p + (i + arange)
                                               ... three times more, for i + 512, i + 1024 and i + 1536
-                                            for i in n / 2048 * 2048, n, 512:
+                                            for i in n / 2048 * 2048, n / 1024 * 1024, 1024:
+                                              ... twice
+                                            for i in n / 1024 * 1024, n, 512:
                                               acc = acc + load p + (i + arange)
 
-The last loop is written out if the trip count is known. The factor is the one that fills the bytes which a thread may
-have in flight (`CostModel.unrolled_bytes`). The first loop stays below the bound, so it needs no masks
-`i + arange < n`, and its addresses have one base.
+The factor is the one that fills the bytes which a thread may have in flight (`CostModel.unrolled_bytes`). The rest
+takes half the factor, a quarter and so on, so that short rows overlap their loads, too; it is written out if the trip
+count is known. All loops but the last stay below the bound, so they need no masks `i + arange < n`, and their addresses
+have one base.
 
 Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. Loops with a
 `loop_unroll_factor` are left alone.
@@ -168,22 +171,27 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
             values = substitute(b, body, (index, *values), known)
         return values
 
+    def loop(start: Value, end: Value, count: int, values: Sequence[Value], whole: _Whole | None) -> tuple[Value, ...]:
+        """A loop with `count` iterations written out as one."""
+        with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
+            ops.yield_(b, *iterations(region.args[0], region.args[1:], count, whole))
+        attrs = {**op.attrs, "nonempty": trips is not None, "copies": count}
+        return _loop(b, (start, end, constant(count * stride), *values), attrs, region.block)
+
     if trips is not None and trips <= factor:
         return tuple(iterations(lo, values, trips))
-    wide = constant(factor * stride)
-    if trips is None:  # and `lo` is not negative, so nothing overflows
-        count = ops.div(b, ops.sub(b, ops.max_(b, hi, lo), lo), wide)
-        end, whole = ops.add(b, lo, ops.mul(b, count, wide)), _Whole(body, hi, stride)
-    else:
+    if trips is not None:
         last = lo.attrs["value"] + trips // factor * factor * stride
-        end, whole = constant(last), _Whole(body, hi, stride) if last <= hi.attrs["value"] else None
-    with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
-        ops.yield_(b, *iterations(region.args[0], region.args[1:], factor, whole))
-    attrs = {**op.attrs, "nonempty": trips is not None, "copies": factor}
-    values = _loop(b, (lo, end, wide, *values), attrs, region.block)
-    if trips is None:
-        return _loop(b, (end, hi, step, *values), {**op.attrs, "nonempty": False}, body)
-    return tuple(iterations(end, values, trips % factor))
+        whole = _Whole(body, hi, stride) if last <= hi.attrs["value"] else None
+        return tuple(iterations(constant(last), loop(lo, constant(last), factor, values, whole), trips % factor))
+    start, whole = lo, _Whole(body, hi, stride)  # `lo` is not negative, so nothing overflows
+    while factor > 1:
+        wide = constant(factor * stride)
+        count = ops.div(b, ops.sub(b, ops.max_(b, hi, start), start), wide)
+        end = ops.add(b, start, ops.mul(b, count, wide))
+        values = loop(start, end, factor, values, whole)
+        start, factor = end, factor // 2
+    return _loop(b, (start, hi, step, *values), {**op.attrs, "nonempty": False}, body)
 
 
 class _Loads:
