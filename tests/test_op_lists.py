@@ -30,7 +30,7 @@ ALLOWED = {
     ("backends/gpu/pipeline/ping_pong.py", "ping_pong_signal ping_pong_wait"): "the two marks of one protocol",
     ("backends/gpu/pipeline/ping_pong.py", "buffer_load dot_shared dot_wait load mbarrier_arrive mbarrier_wait"):
         "exceptions: with effects, but known not to synchronize warps",
-    ("backends/gpu/pipeline/specialize_warps.py", "assume store"): "exceptions: effects that no other program sees",
+    ("backends/gpu/pipeline/warp_plan.py", "assume store"): "exceptions: effects that no other program sees",
     ("backends/gpu/pipeline/specialize_warps.py", "num_programs program_id"): "emits both",
     ("backends/gpu/pipeline/tma_stores.py", "atomic store"): "what one op, `tma_store`, can stand for",
 }

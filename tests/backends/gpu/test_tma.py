@@ -12,7 +12,7 @@ from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
 from tritium.backends.gpu.analysis.preconditions import Assumptions
-from tritium.backends.gpu.pipeline import specialize_warps
+from tritium.backends.gpu.pipeline import warp_plan
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
@@ -28,7 +28,7 @@ e4m3 = ml_dtypes.float8_e4m3fn
 @pytest.fixture(autouse=True)
 def always_a_producer(monkeypatch):
     """Kernels have a producer warp, also where the search would have the threads copy for themselves."""
-    monkeypatch.setattr(specialize_warps, "CLEARLY", float("inf"))
+    monkeypatch.setattr(warp_plan, "CLEARLY", float("inf"))
 
 
 @pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])

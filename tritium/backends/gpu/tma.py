@@ -18,22 +18,42 @@ if TYPE_CHECKING:
     from ...ir.core import Value
 
 
+class Roles(NamedTuple):
+    """How the warps of a block share out registers: the number of warps that are added for the producer, and the
+    registers of a thread at launch, and then of producers and of consumers (setmaxnreg). None change hands if those at
+    launch are 0: all threads have what consumers have."""
+
+    extra: int
+    launched: int
+    producers: int
+    consumers: int
+
+    @property
+    def registers(self) -> tuple[int, int, int]:
+        """The registers of a thread at launch, of producers, of consumers."""
+        return self.launched, self.producers, self.consumers
+
+    @property
+    def first(self) -> int:
+        """The registers that a thread begins with: as many decide how many blocks find room."""
+        return self.launched or self.consumers
+
+
 class Tma(NamedTuple):
     """The TMA unit of a target.
 
     misfit(tile, axis, access): why it cannot move this tile, "" if it can. room: bytes of shared memory for
-    multibuffers. warps(number, columns): the ways to give `number` consumer warps a producer, each (extra warps,
-    registers per thread (at launch, in producers, in consumers)), most blocks first; `columns` are those of the widest
-    dot. describe(tile, axis, access, blocks): element type, box and swizzle of the tensor map; `blocks` multicast it.
-    combines(how, element): it has this atomic update. maps: how many tensor maps a kernel may have. divides(tile, axis,
-    blocks): each of `blocks` blocks can multicast a part of this tile. parameter: the LLVM type of a tensor map as a
-    parameter of a kernel. wait(g, pending, written): until at most `pending` groups of boxes have still to be read from
-    shared memory, or, if `written`, to be written.
+    multibuffers. warps(number, columns): the ways to give `number` consumer warps a producer, those first that leave
+    room for more blocks; `columns` are those of the widest dot. describe(tile, axis, access, blocks): element type, box
+    and swizzle of the tensor map; `blocks` multicast it. combines(how, element): it has this atomic update. maps: how
+    many tensor maps a kernel may have. divides(tile, axis, blocks): each of `blocks` blocks can multicast a part of
+    this tile. parameter: the LLVM type of a tensor map as a parameter of a kernel. wait(g, pending, written): until at
+    most `pending` groups of boxes have still to be read from shared memory, or, if `written`, to be written.
     """
 
     misfit: Callable
     room: int
-    warps: Callable
+    warps: Callable[[int, int], tuple[Roles, ...]]
     describe: Callable
     combines: Callable
     maps: int

@@ -18,7 +18,8 @@ from tritium.backends.gpu import ops as gpu_ops
 from tritium.backends.gpu.layout.linear import conversion
 from tritium.backends.gpu.layout.values import layout_of
 from tritium.backends.gpu.passes import pipeline
-from tritium.backends.gpu.pipeline.specialize_warps import refusal, specialize_warps
+from tritium.backends.gpu.pipeline.specialize_warps import specialize_warps
+from tritium.backends.gpu.pipeline.warp_plan import refusal
 from tritium.errors import innermost
 from tritium.insight.emulator.targets import gpu_of
 from tritium.insight.facts.devices import Device, devices_for

@@ -27,7 +27,7 @@ from .search import TOLERANCE
 
 if TYPE_CHECKING:
     from ....ir.core import Block, Module, Op
-    from .producer import ProducerLoop
+    from .producer_loop import ProducerLoop
 
 def alternating(loops: list[ProducerLoop]) -> list[ProducerLoop] | None:
     """The loops with schedules under which two warpgroups alternate; None if that is illegal or takes more cycles. If

@@ -23,6 +23,7 @@ from .simulate import Step
 
 if TYPE_CHECKING:
     from ..multiprocessor import Multiprocessor
+    from ..tma import Roles
     from .loop_info import LoopInfo
     from .schedule import Operand
 
@@ -52,11 +53,10 @@ class Threads(NamedTuple):
     shared_bytes: int
     blocks: int | None = None
 
-    def consumers(self, roles: tuple[int, tuple[int, int, int]]) -> Threads:
-        """The threads beside a producer warp, with roles as `Tma.warps` gives them."""
-        more, (launched, _, registers) = roles
-        blocks = self.register_file // ((launched or registers) * self.warp_size * (self.warps + more))
-        return self._replace(registers=registers, blocks=blocks)
+    def consumers(self, roles: Roles) -> Threads:
+        """The threads beside a producer warp."""
+        blocks = self.register_file // (roles.first * self.warp_size * (self.warps + roles.extra))
+        return self._replace(registers=roles.consumers, blocks=blocks)
 
 
 class Work(NamedTuple):

@@ -11,7 +11,7 @@ from ...gpu.lower.convert import write_piece
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.ops import bytes_of
 from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, FEW_CUTS, Need, Room, aligned, takes_shared
-from ...gpu.tma import ALIGNMENT, Tma, divisor
+from ...gpu.tma import ALIGNMENT, Roles, Tma, divisor
 from ..runtime.tensor_map import MOST_MAPS, TYPES
 from .shared_memory import await_boxes, block_rank, copy_box, copy_run, end_boxes, expect, store_box
 from .threads import barrier, proxy_fence
@@ -38,23 +38,22 @@ def support(sm: int, shared_bytes: int) -> Tma | None:
     return Tma(misfit, shared_bytes - SCRATCH, warps, describe, combines, MOST_MAPS, divides, PARAMETER, await_boxes)
 
 
-def warps(number: int, columns: int) -> tuple[tuple[int, tuple[int, int, int]], ...]:
-    """The ways to share out registers: (number of extra warps, registers per thread (at launch, in producers, in
-    consumers after setmaxnreg)), those that leave room for more blocks first.
+def warps(number: int, columns: int) -> tuple[Roles, ...]:
+    """The ways to share out registers, those that leave room for more blocks first.
 
     A multiprocessor has four partitions with 16384 registers each, and warps are distributed over them: one extra warp
     would cost the warps of its partition registers. So four are added, which give their registers away. Two blocks with
     four consumer warps fit, except with the widest instruction: its accumulators alone take 128 registers, and the code
     up to the exchange has no more than at launch. One block with four consumer warps has all that a thread can name.
 
-    >>> warps(4, 128), warps(16, 128)
-    (((4, (128, 24, 232)), (4, (168, 80, 256))), ())
+    >>> [roles.registers for roles in warps(4, 128)], warps(16, 128)
+    ([(128, 24, 232), (168, 80, 256)], ())
     """
     if number == 8:
-        return ((4, (168, 56, 224)),)
+        return (Roles(4, 168, 56, 224),)
     if number != 4:
         return ()
-    return (4, (128, 24, 232)) if columns < 256 else (4, (168, 56, 224)), (4, (168, 80, 256))
+    return Roles(4, 128, 24, 232) if columns < 256 else Roles(4, 168, 56, 224), Roles(4, 168, 80, 256)
 
 
 def signature_name(element: str) -> str:
