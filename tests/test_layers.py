@@ -70,7 +70,7 @@ INSIDE = {
         "llvm": set(),
         "launcher": {"llvm", "driver"},
         "cpu": {"llvm", "launcher", "compiler", "driver"},
-        "gpu": {"llvm"},
+        "gpu": {"occupancy", "llvm"},
         "gpu_runtime": {"llvm", "launcher", "driver"},
         "nvptx": {"occupancy", "llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},
         "amdgcn": {"occupancy", "llvm", "launcher", "compiler", "driver", "gpu", "gpu_runtime"},

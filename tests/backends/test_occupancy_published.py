@@ -10,6 +10,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tritium.backends.amdgcn.isa.target import AmdTarget
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.isa.target import NvTarget
@@ -44,7 +45,7 @@ def test_nvidia(sm):
     has = MACHINES["cuda"][sm]
     assert (has.warps, has.programs, has.shared // 1024, has.most_shared // 1024) == NVIDIA[sm]
     assert (has.registers, has.most_registers, has.warp_size) == (65536, 255, 32)
-    assert (NvTarget.of(sm).shared_bytes, NvTarget.of(sm).most_threads) == (has.most_shared, 32 * has.warps)
+    assert NvTarget.of(sm).machine is has
 
 
 @pytest.mark.parametrize("arch", AMD)
@@ -52,6 +53,8 @@ def test_amd(arch):
     has, (lanes, lds, vectors, scalars, cache) = MACHINES["hip"][arch], AMD[arch]
     assert (has.warp_size, has.shared, 4 * has.registers) == (lanes, 1024 * lds, 1024 * vectors)
     assert has.cache == 1024 * cache * (2 if lanes == 32 else 1)
+    assert AmdTarget.of(arch).machine is has and has.shared_of(1) == has.most_shared
+    assert has.thread_registers == (512 if arch == "gfx908" else has.most_registers)  # two files of 256
     assert 4 * 4 * has.scalars == (1024 * scalars if lanes == 64 else 0)  # every warp of RDNA has its own
 
 

@@ -28,7 +28,7 @@ from tritium.named_tuples import NamedTuple
 
 
 class Machine(NamedTuple):
-    """What one processor has.
+    """What one processor has: the one table of it, which compilers, assemblers and tools read.
 
     A warp gets registers in multiples of `unit`, from one of the processor's four quarters, which AMD calls SIMDs. A
     program gets shared memory in multiples of `shared_unit` bytes, and `reserved` bytes go with each.
@@ -47,6 +47,51 @@ class Machine(NamedTuple):
     single: int = 0  # programs of one warp, where more of them fit
     scalars: int = 0  # scalar registers of a quarter that warps share; 0 where each has all it can name
     cache: int = 0  # bytes of L1 beside the shared memory; 0 where L1 is what shared memory leaves
+    files: int = 1  # of so many `registers`: 2 where those for accumulation are apart
+
+    @property
+    def threads(self) -> int:
+        """The most threads of all programs."""
+        return self.warps * self.warp_size
+
+    @property
+    def register_file(self) -> int:
+        """The registers of all threads, in all files."""
+        return self.files * self.registers
+
+    @property
+    def thread_registers(self) -> int:
+        """The most registers of a thread, in all files."""
+        return self.files * self.most_registers
+
+    def shared_of(self, programs: int) -> int:
+        """The shared memory of each of so many programs that the processor holds at once.
+
+        >>> hopper = MACHINES["cuda"][90]
+        >>> hopper.shared_of(1), hopper.shared_of(2)
+        (232448, 115712)
+        """
+        return min(self.most_shared, self.shared // programs - self.reserved)
+
+    def programs_of(self, threads: int, registers: int) -> int:
+        """How many programs of so many threads, with so many registers each, the processor holds at once, shared memory
+        aside; at least 1.
+
+        >>> hopper = MACHINES["cuda"][90]
+        >>> hopper.programs_of(256, 128), hopper.programs_of(384, 168)
+        (2, 1)
+        """
+        return max(1, min(self.register_file // (threads * registers), self.threads // threads))
+
+    def registers_of(self, threads: int, most: int | None = None) -> int:
+        """The most registers of each of so many threads that the processor holds at once, at most `most`.
+
+        >>> hopper = MACHINES["cuda"][90]
+        >>> hopper.registers_of(128), hopper.registers_of(512), hopper.registers_of(512, most=64)
+        (255, 128, 64)
+        """
+        unit = self.unit // self.warp_size
+        return min(self.thread_registers, most or self.thread_registers, self.register_file // threads // unit * unit)
 
 
 _QUARTERS, _SCALAR_UNIT = 4, 16
@@ -78,7 +123,7 @@ def _rdna(waves: int, registers: int, unit: int, lds_unit: int = 1024, cache: in
                    lds_unit, 256, _QUARTERS * waves, 0, 2 * cache * _KIB)
 
 
-_GCN5, _CDNA1 = _gcn(10, 256, 4), _gcn(10, 256, 4)
+_GCN5, _CDNA1 = _gcn(10, 256, 4), _gcn(10, 256, 4)._replace(files=2)
 _CDNA2, _CDNA3, _CDNA4 = _gcn(8, 512, 8), _gcn(8, 512, 8, cache=32), _gcn(8, 512, 8, 160, 1280, 32)
 _RDNA1, _RDNA2 = _rdna(20, 1024, 8, 512, 16), _rdna(16, 1024, 16, cache=16)
 _RDNA3, _RDNA3_LARGE = _rdna(16, 1024, 16), _rdna(16, 1536, 24)  # the large chips have half as many registers again

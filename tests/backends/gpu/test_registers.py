@@ -10,10 +10,12 @@ from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx import compile as stages
 from tritium.backends.nvptx.assemble.ptxas import all_registers, ptxas, room_for_another, version
 from tritium.backends.nvptx.assemble.traits import Traits
+from tritium.backends.occupancy import MACHINES
 from tritium.compiler import ASTSource, compile
 from tritium.errors import OutOfResources, PTXASError
 
 pytestmark = pytest.mark.skipif(ptxas() is None, reason="ptxas is not installed")
+HOPPER = MACHINES["cuda"][90]
 
 
 @triton.jit
@@ -138,12 +140,12 @@ def test_settings_reach_the_assembler(monkeypatch, capfd):
 def test_an_assembler_that_leaves_registers_and_spills_is_asked_again():
     """What it finds too large it gives 32 registers, unless it is told how many there are."""
     spilled = {"n_regs": 32, "n_spills": 4000}
-    assert all_registers(Traits(512), spilled, 1000) == 128
+    assert all_registers(HOPPER, Traits(512), spilled, 1000) == 128
     for traits, used, size in ((Traits(64, registers=40), spilled, 1000),
                                (Traits(64), {"n_regs": 32, "n_spills": 9}, 1000),
                                (Traits(64), {"n_regs": 255, "n_spills": 999}, 1000), (Traits(64), spilled, 10**6),
                                (Traits(64), {}, 1000)):  # fmt: skip
-        assert all_registers(traits, used, size) is None
+        assert all_registers(HOPPER, traits, used, size) is None
 
 
 WAITS = Traits(256, products=True, async_copies=True)
@@ -152,23 +154,23 @@ WAITS = Traits(256, products=True, async_copies=True)
 def test_one_more_block_finds_room_where_few_registers_are_in_the_way():
     """Three blocks of 72 KiB and 256 threads have 80 registers for a thread."""
     used, less = {"n_regs": 85, "n_spills": 0}, {"n_regs": 70, "n_spills": 0}
-    assert room_for_another(WAITS, used, 73728) == 80 and room_for_another(WAITS, less, 40000) == 64
+    assert room_for_another(HOPPER, WAITS, used, 73728) == 80 and room_for_another(HOPPER, WAITS, less, 40000) == 64
     other = [(WAITS, used, 90000), (WAITS, {"n_regs": 100, "n_spills": 0}, 73728), (WAITS, {}, 73728),
              (WAITS._replace(products=False), less, 40000), (WAITS._replace(async_copies=False), less, 40000),
              (WAITS.asking(85), used, 73728),
              (WAITS._replace(threads=1024), {"n_regs": 32, "n_spills": 0}, 1024)]  # fmt: skip
-    assert not any(room_for_another(*given) for given in other)
+    assert not any(room_for_another(HOPPER, *given) for given in other)
 
 
 def test_one_more_block_finds_room_where_few_threads_do():
     """Two blocks of 128 threads with 186 registers fit, and three with 168; of those with 128, four fit already."""
     used = {"n_regs": 186, "n_spills": 0}
-    assert room_for_another(Traits(128), used, 1024) == 168
-    assert room_for_another(Traits(128, products=True), used, 1024) == 168
+    assert room_for_another(HOPPER, Traits(128), used, 1024) == 168
+    assert room_for_another(HOPPER, Traits(128, products=True), used, 1024) == 168
     other = [(Traits(128), used, 90000), (Traits(128), {"n_regs": 186, "n_spills": 3}, 1024),
              (Traits(128).asking(200), used, 1024), (Traits(256), {"n_regs": 255, "n_spills": 0}, 1024),
              (Traits(256), {"n_regs": 64, "n_spills": 0}, 1024)]  # fmt: skip
-    assert not any(room_for_another(*given) for given in other)
+    assert not any(room_for_another(HOPPER, *given) for given in other)
 
 
 @pytest.mark.parametrize(("spills", "kept"), [(0, 80), (1, 85)])

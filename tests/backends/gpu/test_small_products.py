@@ -85,7 +85,7 @@ def test_results_lie_where_tiles_have_if_more_blocks_find_room_so(check, columns
     text = optimized(tiles_with_bias, args, 4, 3)
     assert ("persistent=True" in text) == persistent
     if not persistent:  # three blocks
-        assert int(re.search(r"shared_bytes=(\d+)", text)[1]) <= NvTarget.of(90).shared_of(3)
+        assert int(re.search(r"shared_bytes=(\d+)", text)[1]) <= NvTarget.of(90).machine.shared_of(3)
     check(tiles_with_bias, *args, grid=(2 * 256 // columns,), warps=4, stages=3)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...ir.opdef import OpKind
     from ...ir.types import Scalar
     from ..llvm.writer import Val
+    from ..occupancy import Machine
     from .cost_model import CostModel
     from .lower.function import Lowering
     from .tma import Tma
@@ -112,12 +113,7 @@ class Target(Frozen):
     features: str = ""
 
     # --- sizes ---------------------------------------------------------------------------------------------------
-    warp_size: int
-    shared_bytes: int  # the most shared memory that a program can have
-    reserved_bytes: int = 0  # of shared memory, that each program takes beside what it asks for
-    most_threads: int  # that a multiprocessor holds at once
-    registers: int = 255  # the most 32-bit registers of a thread
-    register_file: int = 1 << 16  # 32-bit registers of a multiprocessor
+    machine: Machine  # the registers, shared memory and warps of a multiprocessor
     tensor_columns: int = 0  # of tensor memory, the most that a program can have
     cost: CostModel
     multiprocessor: Multiprocessor = Multiprocessor()
@@ -158,32 +154,15 @@ class Target(Frozen):
     def __hash__(self) -> int:
         return object.__hash__(self)
 
-    def shared_of(self, programs: int) -> int:
-        """The shared memory of each of so many programs that a multiprocessor holds at once.
+    @property
+    def warp_size(self) -> int:
+        """Threads of a warp."""
+        return self.machine.warp_size
 
-        >>> from tritium.backends.nvptx.isa.target import NvTarget
-        >>> NvTarget.of(90).shared_of(1), NvTarget.of(90).shared_of(2)
-        (232448, 115712)
-        """
-        return (self.shared_bytes + self.reserved_bytes) // programs - self.reserved_bytes
-
-    def programs_of(self, threads: int, registers: int) -> int:
-        """How many programs of so many threads, with so many registers each, a multiprocessor holds at once.
-
-        >>> from tritium.backends.nvptx.isa.target import NvTarget
-        >>> NvTarget.of(90).programs_of(256, 128), NvTarget.of(90).programs_of(384, 168)
-        (2, 1)
-        """
-        return max(1, min(self.register_file // (threads * registers), self.most_threads // threads))
-
-    def registers_of(self, warps: int, most: int | None = None) -> int:
-        """The most registers of a thread in programs of `warps` warps, at most `most`.
-
-        >>> from tritium.backends.nvptx.isa.target import NvTarget
-        >>> NvTarget.of(90).registers_of(4), NvTarget.of(90).registers_of(16), NvTarget.of(90).registers_of(16, most=64)
-        (255, 128, 64)
-        """
-        return min(self.registers, most or self.registers, self.register_file // (self.warp_size * warps) // 8 * 8)
+    @property
+    def shared_bytes(self) -> int:
+        """The most shared memory that a program can have."""
+        return self.machine.most_shared
 
 
 __all__ = ["NO_MMA", "AsyncCopies", "Mma", "Target", "exact_reciprocal"]

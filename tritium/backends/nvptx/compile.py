@@ -121,10 +121,11 @@ def _with_other_registers(text: str, options: Options, traits: Traits, binary: b
     """The better of the machine code that was made, and what is made if another number of registers is asked for."""
     asking = lambda most: _assembled(ptxas.directed(text, traits.threads, f".maxnreg {most}"), options,
                                      traits.asking(most))
-    most = ptxas.all_registers(traits, used, len(text))
+    has = NvTarget.of(options.arch).machine
+    most = ptxas.all_registers(has, traits, used, len(text))
     if most is not None:
         binary, used = min((binary, used), asking(most), key=lambda made: made[1].get("n_spills", 0))
-    fewer = ptxas.room_for_another(traits, used, shared) if _is_hopper(options) else None
+    fewer = ptxas.room_for_another(has, traits, used, shared) if _is_hopper(options) else None
     if fewer is not None:
         with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
             found, tight = asking(fewer)
@@ -141,7 +142,7 @@ def _assembled(text: str, options: Options, traits: Traits | None) -> tuple[byte
     """(machine code, what is known of the registers it uses) of a PTX text with these traits."""
     nv, extra = NvTarget.of(options.arch), tuple((options.ptx_options or "").split())
     if traits is not None and not extra and driver_link.makes(traits, nv.sm):
-        binary, said = driver_link.link_to_fit(text, traits, nv.most_threads)
+        binary, said = driver_link.link_to_fit(text, traits, nv.machine.threads)
         if not driver_link.lacks_registers(traits, said):
             return binary, ptxas.usage(said) or ptxas.usage_in(binary)
     if ptxas.ptxas() is None:

@@ -105,7 +105,7 @@ class _Utils:
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         """Those of the architecture; there are few multiprocessors, so that programs that share them out have many."""
         return {"max_shared_mem": self._gpu.shared_bytes, "max_num_regs": 65536, "multiprocessor_count": 4,
-                "warpSize": self._gpu.warp_size, "max_threads_per_sm": self._gpu.most_threads,
+                "warpSize": self._gpu.warp_size, "max_threads_per_sm": self._gpu.machine.threads,
                 "max_threads_per_block": 1024, "sm_clock_rate": 1_000_000, "mem_clock_rate": 1_000_000,
                 "mem_bus_width": 1024,
                 **self._capability}

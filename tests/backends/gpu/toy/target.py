@@ -7,6 +7,7 @@ from tritium.backends.gpu.lower.convert import pack
 from tritium.backends.gpu.lower.words import bytes_of, through_words
 from tritium.backends.gpu.target import Target
 from tritium.backends.llvm.writer import value
+from tritium.backends.occupancy import Machine
 from tritium.ir import types as T
 
 
@@ -118,9 +119,8 @@ TOY = Target(
     name="toy",
     triple="spir64-unknown-unknown",
     cpu="",
-    warp_size=64,
-    shared_bytes=65536,
-    most_threads=2048,
+    machine=Machine(warps=32, programs=32, registers=65536, shared=65536, most_shared=65536, reserved=0, unit=512,
+                    warp_size=64),
     cost=CostModel(  # wide warps, small caches
         held_bytes=256, operation_bytes=1, converted_registers=4, idle_factor=2, repeated_loads=2, run_bits=4,
         unrolled_trips=4, unrolled_work=1024, idle_unrolled=8, unrolled_bytes=128, kept_bytes=128,

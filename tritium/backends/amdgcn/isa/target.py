@@ -63,7 +63,6 @@ class AmdTarget(Target):
 def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
     has, family = MACHINES["hip"][name], ARCHITECTURES[name]
     generation = GENERATIONS.get(family, 9)
-    files = 2 if family == "cdna1" else 1  # of registers: those for accumulation are apart, and have as many
     return AmdTarget(
         family=family,
         generation=generation,
@@ -75,11 +74,7 @@ def _target(name: str, nonkdim: int, kpack: int) -> AmdTarget:
         cpu=name,
         # A program stays on one compute unit: its warps share a cache, and barriers need not wait for loads.
         features="+cumode" if generation >= 10 else "",
-        warp_size=has.warp_size,
-        shared_bytes=has.most_shared,
-        most_threads=has.warps * has.warp_size,
-        registers=files * has.most_registers,
-        register_file=files * has.registers,
+        machine=has,
         cost=_CDNA if generation == 9 else _RDNA,
         lower=LOWER,
         native=native.NATIVE,

@@ -76,8 +76,8 @@ def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ..
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    threads = Threads(target.multiprocessor, warps, target.warp_size, target.registers, target.register_file,
-                      target.shared_bytes)  # fmt: skip
+    threads = Threads(target.multiprocessor, warps, target.warp_size, target.machine.thread_registers,
+                      target.machine.register_file, target.shared_bytes)  # fmt: skip
     return Capabilities(
         fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,
         vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), threads=threads,

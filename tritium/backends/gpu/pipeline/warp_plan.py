@@ -211,8 +211,7 @@ class _Resident(NamedTuple):
         loops = [op for op in walk(module.body) if _multiplies(op)]
         stages = max(stages_of(op, module) for op in loops)
         tiles, stored = stages * sum(bytes_of(x.type) for x in dot.operands[:2]), _stored_bytes(module)
-        room = target.shared_bytes + target.reserved_bytes
-        fit = lambda taken: room // (taken + _BESIDE_BUFFERS + target.reserved_bytes)
+        fit = lambda taken: target.machine.shared // (taken + _BESIDE_BUFFERS + target.machine.reserved)
         long = len(loops) == 1 and (trip_count(loops[0]) or 0) >= target.cost.single_trips
         return _Resident(fit(tiles + stored // 2), fit(max(tiles, stored)) if long else 0)
 
@@ -239,17 +238,17 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[Roles, ...]:
     threads = target.warp_size * (warps + 1)
     each = dots[0].type.numel // (target.warp_size * warps) + target.cost.registers_beside_sums
     resident = _Resident.of(target, module)
-    more = min(max(resident), target.register_file // (threads * each))
-    usual = target.register_file // (target.warp_size * (warps + ways[0].extra) * ways[0].first)
+    more = min(max(resident), target.machine.register_file // (threads * each))
+    usual = target.machine.register_file // (target.warp_size * (warps + ways[0].extra) * ways[0].first)
     if more <= min(resident.persistent, usual):
         return ways
-    return (Roles(1, 0, 0, target.registers_of(more * threads // target.warp_size)),)
+    return (Roles(1, 0, 0, target.machine.registers_of(more * threads)),)
 
 
 def _by_registers(roles: Roles, opened: Opened, target: Target) -> int:
     """The blocks that registers allow on a multiprocessor."""
     warps = opened.module.attrs["num_warps"] + roles.extra
-    return target.programs_of(target.warp_size * warps, roles.first)
+    return target.machine.programs_of(target.warp_size * warps, roles.first)
 
 
 def _slots(draft: _Draft, opened: Opened, target: Target, tma: Tma) -> int:
@@ -258,7 +257,7 @@ def _slots(draft: _Draft, opened: Opened, target: Target, tma: Tma) -> int:
     asked = slots_of(work.loops, can, tma)
     if work.ahead or opened.blocks > 1:
         return asked
-    free = target.shared_of(_by_registers(roles, opened, target)) - _stored_bytes(module) - _BESIDE_BUFFERS
+    free = target.machine.shared_of(_by_registers(roles, opened, target)) - _stored_bytes(module) - _BESIDE_BUFFERS
     return max(asked, min(target.cost.loaded_ahead, free, tma.room) // slot_bytes(work.loops, can))
 
 

@@ -47,7 +47,7 @@ class Room(NamedTuple):
 
     def spaces(self) -> Iterator[int]:
         """How much is free if as many programs as there are registers for find room at once, and if fewer do."""
-        return (self.target.shared_of(count) - self.top for count in range(self.programs, 0, -1))
+        return (self.target.machine.shared_of(count) - self.top for count in range(self.programs, 0, -1))
 
 
 class Need(NamedTuple):

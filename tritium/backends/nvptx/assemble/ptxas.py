@@ -7,13 +7,16 @@ import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .... import cache, knobs
 from ....errors import OutOfResources, PTXASError
 from ....locks import once
 from ...llvm import elf
 from .traits import Traits
+
+if TYPE_CHECKING:
+    from ...occupancy import Machine
 
 
 @once
@@ -110,8 +113,6 @@ def has_lines(ptx: str) -> bool:
     return ".loc" in ptx
 
 
-_REGISTERS, _MOST = 65536, 255  # of an SM, of a thread
-_SHARED, _RESERVED, _THREADS = 233472, 1024, 2048  # bytes of an SM (Hopper), of them for each block; threads
 _CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to spill
 _FEW, _FAR = 512, 0.6  # threads on an SM that hide little of each other's latency; of the registers in use, for more
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
@@ -127,19 +128,20 @@ def directed(ptx: str, threads: int, directive: str) -> str:
     return f"{ptx[:end]}\n{directive}{ptx[end:]}"
 
 
-def all_registers(traits: Traits, used: dict[str, int], size: int) -> int | None:
+def all_registers(has: Machine, traits: Traits, used: dict[str, int], size: int) -> int | None:
     """The registers to allow each thread if the assembler spilled much and left registers unused: all it can have.
+    None where there is nothing to gain.
 
-    `size` counts the characters of the text: a large one is not assembled twice.
+    The assembler does so with kernels it finds too large, unless it is told. `has` is what an SM has; `size` counts the
+    characters of the text: a large one is not assembled twice.
 
-    So it does with kernels it finds too large, unless it is told. None where there is nothing to gain.
-
-    >>> all_registers(Traits(threads=256), {"n_regs": 32, "n_spills": 900}, 8000)
+    >>> from tritium.backends.occupancy import MACHINES
+    >>> all_registers(MACHINES["cuda"][90], Traits(threads=256), {"n_regs": 32, "n_spills": 900}, 8000)
     255
     """
     if traits.registers is not None or used.get("n_spills", 0) < _MANY or size > _LARGE:
         return None
-    most = min(_MOST, _REGISTERS // traits.threads // 8 * 8)
+    most = has.registers_of(traits.threads)
     return most if used["n_regs"] <= most // 2 else None
 
 
@@ -184,27 +186,31 @@ def _attributes(info: bytes) -> Iterator[tuple[int, int]]:
             at += size
 
 
-def room_for_another(traits: Traits, used: dict[str, int], shared: int) -> int | None:
+def room_for_another(has: Machine, traits: Traits, used: dict[str, int], shared: int) -> int | None:
     """The registers to allow threads so that one more block finds room on an SM beside the others, with so much shared
-    memory each. None where shared memory leaves no such room, or the assembler used many more registers than that.
+    memory each; `has` is what the SM has. None where shared memory leaves no such room, or the assembler used many more
+    registers than that.
 
     It is for kernels that wait for copies, and for those of which few threads find room: while one block waits, another
     computes. The driver's compiler uses more registers than it needs.
 
-    >>> room_for_another(Traits(256, products=True, async_copies=True), {"n_regs": 85, "n_spills": 0}, 73728)
+    >>> from tritium.backends.occupancy import MACHINES
+    >>> hopper, waits = MACHINES["cuda"][90], Traits(256, products=True, async_copies=True)
+    >>> room_for_another(hopper, waits, {"n_regs": 85, "n_spills": 0}, 73728)
     80
-    >>> room_for_another(Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
+    >>> room_for_another(hopper, Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
     168
     """
     if traits.registers is not None or "n_regs" not in used:
         return None
-    threads, rounded = traits.threads, -(-used["n_regs"] // 8) * 8
-    blocks = _REGISTERS // (threads * rounded) + 1
+    threads, unit = traits.threads, has.unit // has.warp_size
+    rounded = -(-used["n_regs"] // unit) * unit
+    blocks = has.register_file // (threads * rounded) + 1
     waits, few = traits.products and traits.async_copies, (blocks - 1) * threads <= _FEW
     if not waits and (not few or used.get("n_spills", 0)):
         return None
-    most = _REGISTERS // (threads * blocks) // 8 * 8
-    fits = blocks * (shared + _RESERVED) <= _SHARED and blocks * threads <= _THREADS
+    most = has.registers_of(blocks * threads)
+    fits = shared <= has.shared_of(blocks) and blocks * threads <= has.threads
     return most if fits and most >= (_CLOSE if waits else _FAR) * used["n_regs"] else None
 
 
