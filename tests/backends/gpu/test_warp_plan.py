@@ -70,7 +70,7 @@ def test_a_module_is_planned_once():
     assert plans_of(module, HOPPER) is plans
 
 
-@pytest.mark.parametrize("name", ["opened", "producer_loop", "producer_work", "warp_plan"])
+@pytest.mark.parametrize("name", ["lifted_kernel", "producer_loop", "producer_work", "warp_plan"])
 def test_decisions_emit_nothing(name):
     """A decision is no part of the code that is emitted: it imports neither the builder nor the emitters."""
     tree = ast.parse((Path(warp_plan.__file__).with_name(f"{name}.py")).read_text())

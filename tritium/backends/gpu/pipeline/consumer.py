@@ -32,13 +32,13 @@ class Consumer:
     def __init__(self, b: Builder, plan: WarpPlan, buffers: SharedBuffers, nonempty: Container[Op]):
         self.b, self.plan, self.buffers, self.nonempty = b, plan, buffers, nonempty
 
-    def program(self, places: list[Value], *begin: Value) -> tuple[Value, ...]:
-        """Emit the program at `places` (see `Opened`), from this state on; returns the state after it."""
-        opened, state = self.plan.opened, state_args(self.buffers.state)
+    def program(self, coordinates: list[Value], *begin: Value) -> tuple[Value, ...]:
+        """Emit a program, from this state on; returns the state after it."""
+        lifted, state = self.plan.lifted, state_args(self.buffers.state)
         rewrite = _Rewrite(self, state)
-        body = sweep(opened.module, rewrite.rule).body
+        body = sweep(lifted.module, rewrite.rule).body
         ends = Op(ops.yield_, rewrite.state, {}, ())
-        values = [*opened.original.args, *places, *begin]
+        values = [*lifted.original.args, *coordinates, *begin]
         return substitute(self.b, Block([*body.args, *state], [*body.ops, ends]), values)
 
 

@@ -39,9 +39,10 @@ class Producer:
         self.b, self.plan, self.work, self.buffers, self.maps = b, plan, plan.work, buffers, maps
         self.assumptions, self.nonempty = assumptions, nonempty
 
-    def program(self, places: list[Value], *state: Value) -> tuple[Value, ...]:
-        """Emit the loads of the program at `places` (see `Opened`), from this state on; returns the state after it."""
-        b, outer, scalar = self.b, self.work.outer, _Slice(self.b, dict(zip(self.plan.opened.places, places)))
+    def program(self, coordinates: list[Value], *state: Value) -> tuple[Value, ...]:
+        """Emit the loads of a program, from this state on; returns the state after it."""
+        b, outer = self.b, self.work.outer
+        scalar = _Slice(b, dict(zip(self.plan.lifted.coordinates, coordinates)))
         if outer is None:
             return self.loops(scalar, *state)
         bounds = [scalar(x) for x in outer.operands[:3]]

@@ -13,15 +13,15 @@ from ..analysis.affine import Access, Form, bounds, form, narrow
 from ..analysis.demanded_rows import unobserved
 from ..ops import op_of
 from ..tma import ALIGNMENT
+from .lifted_kernel import Refused, is_pure, values_of
 from .loop_info import LoopInfo, stages_of
-from .opened import Refused, is_pure, values_of
 from .schedule import Prefetched, Schedule, prefetched_loads, schedule_dots, staged_loads
 
 if TYPE_CHECKING:
     from ....ir.core import Block
     from ..tma import Tma
     from .capabilities import Capabilities
-    from .opened import Opened
+    from .lifted_kernel import LiftedKernel
 
 
 class Load(NamedTuple):
@@ -75,19 +75,19 @@ class ProducerLoop(NamedTuple):
         return self._replace(schedule=schedule, groups=_groups(schedule))
 
 
-def producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: Tma, number: int,
+def producer_loop(lifted: LiftedKernel, block: Block, op: Op, can: Capabilities, tma: Tma, number: int,
                   barred: tuple[Arg, ...]) -> ProducerLoop:
     """The loop `op` of a block, with tensor maps from `number` on; its loads must not depend on the `barred` values.
     Refused is raised if no producer warp can load for it."""
-    stages, info = stages_of(op, opened.module), LoopInfo.of(op, can, opened.reordering)
+    stages, info = stages_of(op, lifted.module), LoopInfo.of(op, can, lifted.reordering)
     if stages < 2:
         raise Refused(op, f"the loop has {stages} stage", "ask for num_stages=2 or more")
     staged = staged_loads(info)
     if staged is None:
         raise _unstaged(info)
     scalars = Scalars(op)
-    alone = opened.blocks == 1 and block is opened.module.body  # a loop around it might store what it loads ahead
-    rows = _rows(opened, info, staged, scalars) if alone else {}
+    alone = lifted.blocks == 1 and block is lifted.module.body  # a loop around it might store what it loads ahead
+    rows = _rows(lifted, info, staged, scalars) if alone else {}
     schedule = schedule_dots(info, staged._replace(loads=(*staged.loads, *rows)), "producer", stages)
     if not all(is_pure(x, barred) for x in op.operands[:3]):
         raise loaded_bounds(op)
@@ -98,7 +98,7 @@ def producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: 
         raise Refused(dot, "a dot multiplies what is computed from loads, or wants them in another layout", _MULTIPLY)
     loads, inside = {}, {*schedule.body.ops, *schedule.body.args}
     for load in staged.loads:
-        found = opened.box(load, scalars)
+        found = lifted.box(load, scalars)
         if load.attrs["volatile"]:
             raise Refused(load, "the load is volatile")
         misfit = tma.misfit(load.type, can.axis(load), found)
@@ -114,7 +114,7 @@ def producer_loop(opened: Opened, block: Block, op: Op, can: Capabilities, tma: 
     return ProducerLoop(op, schedule, loads, rows, _groups(schedule), stages)
 
 
-def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars) -> dict[Op, RowLoad]:
+def _rows(lifted: LiftedKernel, info: LoopInfo, staged: Prefetched, scalars: Scalars) -> dict[Op, RowLoad]:
     """The 1-D loads that the producer warp can do: their places are scalars, and whichever dot is the last to read some
     staged tile needs them, so that they are read before its slot is released."""
     readers = [[dot for dot in info.dots if load in _loads_of(info, dot)] for load in staged.loads]
@@ -127,7 +127,7 @@ def _rows(opened: Opened, info: LoopInfo, staged: Prefetched, scalars: Scalars) 
             continue
         polys = f.offset, f.axes[0].step, *(p for _, *ends in limits for p in ends if p is not None)
         values = {x for poly in polys for x in poly.values if x is not ITERATION}
-        placed = f.base in opened.known and all(is_pure(x) and op_of(x) not in inside for x in values)
+        placed = f.base in lifted.known and all(is_pure(x) and op_of(x) not in inside for x in values)
         if placed and info.hoists_over_stores(load) and any(_last_needs(info, dots, load) for dots in readers):
             out[load] = RowLoad(load, f, tuple(limits))
     return out

@@ -15,14 +15,14 @@ from ....ir.rewrite import effects
 from ....named_tuples import NamedTuple
 from ..analysis.affine import Access, narrow
 from ..ops import bytes_of
-from .opened import Refused, is_pure, values_of
+from .lifted_kernel import Refused, is_pure, values_of
 from .ping_pong import alternating
 from .producer_loop import Load, loaded_bounds, producer_loop
 
 if TYPE_CHECKING:
     from ..tma import Tma
     from .capabilities import Capabilities
-    from .opened import Opened
+    from .lifted_kernel import LiftedKernel
     from .producer_loop import ProducerLoop
 
 
@@ -53,10 +53,10 @@ class ProducerWork(NamedTuple):
         return *(load for loop in self.loops for load in loop.loads.values()), *self.ahead
 
 
-def find_producer_work(opened: Opened, can: Capabilities, tma: Tma) -> list[ProducerWork]:
+def find_producer_work(lifted: LiftedKernel, can: Capabilities, tma: Tma) -> list[ProducerWork]:
     """The work of a producer warp, for each way to schedule the loops: first with warpgroups that alternate, if they
     can and gain. Refused is raised unless all loops around dots can be specialized."""
-    body = opened.module.body
+    body = lifted.module.body
     # These need too much shared memory beside the multibuffers, may depend on thread indices, or synchronize the
     # cluster. Dots are checked one by one.
     for op in walk(body):
@@ -64,43 +64,44 @@ def find_producer_work(opened: Opened, can: Capabilities, tma: Tma) -> list[Prod
             raise Refused(op, f"`{op.kind.name}` lets all threads exchange elements", "do that in another kernel")
     outer, *others = filter(has_dots, body.ops)
     if others or any(op.kind is ops.dot for region in outer.regions for op in region.ops):
-        return [ProducerWork(_multicast(opened, loops, None, can, tma), ahead=_ahead(opened, body, loops, can, tma))
-                for loops in _loops_of(opened, body, can, tma)]  # fmt: skip
+        return [ProducerWork(_multicast(lifted, loops, None, can, tma), ahead=_ahead(lifted, body, loops, can, tma))
+                for loops in _loops_of(lifted, body, can, tma)]  # fmt: skip
     if outer.kind is not ops.for_:
         raise Refused(outer, "dots are in a branch or a `while` loop", "let a `for` loop over a range have them")
     if not all(map(is_pure, outer.operands[:3])):
         raise loaded_bounds(outer)
     _check_unwritten(body, outer)
-    found = [_inside(opened, outer, loops, can, tma)
-             for loops in _loops_of(opened, outer.regions[0], can, tma, outer.regions[0].args[1:])]  # fmt: skip
+    found = [_inside(lifted, outer, loops, can, tma)
+             for loops in _loops_of(lifted, outer.regions[0], can, tma, outer.regions[0].args[1:])]  # fmt: skip
     if not any(found):
         raise Refused(outer, "what the loop around it writes may be what it loads ahead",
                       "store through descriptors, or with bounds on both axes as the mask, to tensors it does not load")
     return [x for x in found if x is not None]
 
 
-def _inside(opened: Opened, outer: Op, loops: list[ProducerLoop], can: Capabilities, tma: Tma) -> ProducerWork | None:
+def _inside(lifted: LiftedKernel, outer: Op, loops: list[ProducerLoop], can: Capabilities,
+            tma: Tma) -> ProducerWork | None:
     """Producer loops in a loop; None if its stores may write what they load."""
     inside = outer.regions[0]
-    ahead = tuple(x for x in _ahead(opened, inside, loops, can, tma, inside.args[1:]) if _bounded(x.access))
-    writes = _writes(opened, inside, loops, ahead)
+    ahead = tuple(x for x in _ahead(lifted, inside, loops, can, tma, inside.args[1:]) if _bounded(x.access))
+    writes = _writes(lifted, inside, loops, ahead)
     if writes is None and ahead:
-        ahead, writes = (), _writes(opened, inside, loops)
+        ahead, writes = (), _writes(lifted, inside, loops)
     if writes is None or len(writes) > tma.maps:
         return None
-    return ProducerWork(_multicast(opened, loops, outer, can, tma), outer, writes, ahead)
+    return ProducerWork(_multicast(lifted, loops, outer, can, tma), outer, writes, ahead)
 
 
-def _multicast(opened: Opened, loops: list[ProducerLoop], outer: Op | None, can: Capabilities,
+def _multicast(lifted: LiftedKernel, loops: list[ProducerLoop], outer: Op | None, can: Capabilities,
                tma: Tma) -> list[ProducerLoop]:
     """The loops, with boxes that all blocks of a cluster load marked for multicast. The blocks share the mbarriers of
     the slots, so all must run the same iterations."""
-    same = lambda values: all(is_pure(x, (opened.rank,)) for x in values)
+    same = lambda values: all(is_pure(x, (lifted.rank,)) for x in values)
     nest = [*(loop.op for loop in loops), *([] if outer is None else [outer])]
-    if opened.blocks == 1 or not all(same(loop.operands[:3]) for loop in nest):
+    if lifted.blocks == 1 or not all(same(loop.operands[:3]) for loop in nest):
         return loops
-    shared = lambda x: same(values_of(x.access)) and tma.divides(x.op.type, can.axis(x.op), opened.blocks)
-    mark = lambda x: x._replace(blocks=opened.blocks) if shared(x) else x
+    shared = lambda x: same(values_of(x.access)) and tma.divides(x.op.type, can.axis(x.op), lifted.blocks)
+    mark = lambda x: x._replace(blocks=lifted.blocks) if shared(x) else x
     return [loop._replace(loads={key: mark(load) for key, load in loop.loads.items()}) for loop in loops]
 
 
@@ -111,7 +112,7 @@ def _check_unwritten(block: Block, loop: Op) -> None:
         raise Refused(loop, "memory is written before the loop", "store behind it, or in another kernel")
 
 
-def _loops_of(opened: Opened, block: Block, can: Capabilities, tma: Tma,
+def _loops_of(lifted: LiftedKernel, block: Block, can: Capabilities, tma: Tma,
               barred: tuple[Arg, ...] = ()) -> list[list[ProducerLoop]]:
     """The loops of a block to specialize, with each of their schedules; their loads must not depend on the `barred`
     values."""
@@ -119,7 +120,7 @@ def _loops_of(opened: Opened, block: Block, can: Capabilities, tma: Tma,
     for op in filter(has_dots, block.ops):
         if op.kind is not ops.for_:
             raise Refused(op, "a dot is not in a `for` loop", "let every dot be in a `for` loop over a range")
-        loops.append(producer_loop(opened, block, op, can, tma, _boxes(loops), barred))
+        loops.append(producer_loop(lifted, block, op, can, tma, _boxes(loops), barred))
     last = loops[-1].op
     if _boxes(loops) > tma.maps:
         raise Refused(last, f"the loops load more than {tma.maps} tensors")
@@ -139,7 +140,7 @@ def _boxes(loops: list[ProducerLoop]) -> int:
     return sum(len(loop.loads) for loop in loops)
 
 
-def _writes(opened: Opened, block: Block, loops: list[ProducerLoop],
+def _writes(lifted: LiftedKernel, block: Block, loops: list[ProducerLoop],
             ahead: tuple[Load, ...] = ()) -> tuple[Written, ...] | None:
     """The stores of the loop around the producer loops; None if it writes anything but bounded boxes, or a tensor that
     is also loaded."""
@@ -150,7 +151,7 @@ def _writes(opened: Opened, block: Block, loops: list[ProducerLoop],
     for op in walk(block):
         if op.kind.effects_of(op) != "write" or op.kind is ops.assume:
             continue
-        target = opened.access(op.pointer, op.mask) if op.kind is ops.store else None
+        target = lifted.access(op.pointer, op.mask) if op.kind is ops.store else None
         if target is None or not _bounded(target) or target.base in loaded:
             return None
         writes.append(Written(op, target))
@@ -165,7 +166,7 @@ def _bounded(found: Access) -> bool:
 AHEAD = 2  # programs with buffers: the current and the next
 
 
-def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabilities, tma: Tma,
+def _ahead(lifted: LiftedKernel, block: Block, loops: list[ProducerLoop], can: Capabilities, tma: Tma,
            barred: tuple[Arg, ...] = ()) -> tuple[Load, ...]:
     """The loop-invariant loads that only dots of the loops read, in the layout of memory, if buffers for two programs
     fit. Where several blocks share a multiprocessor, one multiplies while these tiles of another arrive."""
@@ -175,13 +176,13 @@ def _ahead(opened: Opened, block: Block, loops: list[ProducerLoop], can: Capabil
             for operand, x in zip("ab", dot.operands):
                 if type(x) is Op and x.kind is ops.load and any(x is op for op in block.ops):
                     read.setdefault(x, []).append((schedule, dot, operand))
-    readers = lambda x: [op for op in walk(opened.module.body) if any(y is x for y in op.operands)]
+    readers = lambda x: [op for op in walk(lifted.module.body) if any(y is x for y in op.operands)]
     for x, places in read.items():
         if {*readers(x)} == {dot for _, dot, _ in places} and all(
             schedule.info.can_copy(x) and dot.operands[2] is not x and schedule.info.layout_fits(dot, x, operand, False)
             for schedule, dot, operand in places
         ):
-            box = opened.access(x.pointer, x.mask)
+            box = lifted.access(x.pointer, x.mask)
             if box and not box.ends and not x.attrs["volatile"] and not tma.misfit(x.type, can.axis(x), box):
                 if all(is_pure(y, barred) for y in values_of(box)):
                     found.append(Load(x, box, narrow(box, x.mask), _boxes(loops) + len(found)))

@@ -63,7 +63,8 @@ def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
     reordering = Reordering.of(module, assumed)
     if reordering is not None and not reordering.take(plan.pairs):
         return module
-    made = _Kernel(plan, Assumptions(plan.opened.module, assumed.nonnegative, plan.opened.grid)).build()
+    assumptions = Assumptions(plan.lifted.module, assumed.nonnegative, plan.lifted.grid)
+    made = _Kernel(plan, assumptions, target.cost.dealt_together).build()
     if small_dividends(module, assumed.nonnegative):
         made = made.replace(attrs={**made.attrs, "small_quotients": True})
     return assumed.stated_by(made)
@@ -72,21 +73,21 @@ def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:
 class _Kernel:
     """Emits a plan, as the launcher lets us assume."""
 
-    def __init__(self, plan: WarpPlan, assumptions: Assumptions):
+    def __init__(self, plan: WarpPlan, assumptions: Assumptions, dealt_together: int):
         self.plan, self.assumptions, self.b = plan, assumptions, Builder()
         one_axis = plan.reads_one_axis and assumptions.has_one_axis()
         self.nonempty = {loop.op for loop in plan.work.loops if assumptions.has_iterations(loop.op)}
         grid = tuple(Arg(T.i32, f"grid.{x}") for x in "xyz") if plan.persistent else ()
-        self.programs = Programs(grid, one_axis, plan.lengths, plan.opened.cost.dealt_together)
+        self.programs = Programs(grid, one_axis, plan.lengths, dealt_together)
 
     def build(self) -> Module:
-        b, plan, opened, work = self.b, self.plan, self.plan.opened, self.plan.work
+        b, plan, lifted, work = self.b, self.plan, self.plan.lifted, self.plan.work
         maps = [Arg(T.Ptr(T.u8), f"map.{k}", {"tensor_map": True}) for k in range(len(work.loads))]
-        b.arguments = [*opened.original.args, *self.programs.grid, *maps]
+        b.arguments = [*lifted.original.args, *self.programs.grid, *maps]
         multibuffers = {}
         for (tile, axis, *_), loads in buffers_of(work.loops, plan.can).items():
             multibuffers |= dict.fromkeys(loads, gpu_ops.multibuffer(b, tile=tile, slots=plan.slots, axis=axis))
-        self.rank = [gpu_ops.block_rank(b)] if opened.blocks > 1 else []
+        self.rank = [gpu_ops.block_rank(b)] if lifted.blocks > 1 else []
         buffers = self.shared_buffers(multibuffers)
         producer = Producer(b, plan, buffers, maps, self.assumptions, self.nonempty)
         consumer = Consumer(b, plan, buffers, self.nonempty)
@@ -96,22 +97,22 @@ class _Kernel:
 
     def shared_buffers(self, multibuffers: dict[Op, Value]) -> SharedBuffers:
         """Emit the mbarriers of the multibuffers, and the buffers of tiles loaded ahead."""
-        b, plan, warps = self.b, self.plan, self.plan.opened.original.attrs["num_warps"]
+        b, plan, warps = self.b, self.plan, self.plan.lifted.original.attrs["num_warps"]
         slots = Slots.init(b, plan.slots, warps, len(plan.work.loops[0].groups), plan.blocks)
         loads = [load.op for load in plan.work.ahead]
         ahead = {x: gpu_ops.multibuffer(b, tile=x.type, slots=AHEAD, axis=plan.can.axis(x)) for x in loads}
         return SharedBuffers(multibuffers, slots, ahead, Slots.init(b, AHEAD, warps) if ahead else None)
 
     def role(self, body: Callable, state: tuple[str, ...], ping_pong: bool = False) -> Block:
-        """A region that runs its part of every program: body(places, *state) -> state."""
+        """A region that runs its part of every program: body(coordinates, *state) -> state."""
         b = self.b
         with b.region() as region:
             zeros = [i32(b, 0)] * len(state)
             if ping_pong:
                 gpu_ops.ping_pong_open(b)
             if not self.plan.persistent:
-                places = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
-                body([*places, *self.rank], *zeros)
+                coordinates = [kind(b, axis=k) for kind in (ops.program_id, ops.num_programs) for k in range(3)]
+                body([*coordinates, *self.rank], *zeros)
             else:
                 one: Callable = lambda index, *own: body([*index, *self.programs.grid, *self.rank], *own)
                 self.programs.loop(b, state, zeros, one)
@@ -122,7 +123,7 @@ class _Kernel:
 
     def module(self, body: Block) -> Module:
         """The module with a new body, and what the launcher must know."""
-        plan, known, module = self.plan, self.plan.opened.known, self.plan.opened.original
+        plan, known, module = self.plan, self.plan.lifted.known, self.plan.lifted.original
         tensor_maps = tuple(
             tensor_map(plan.tma, known, x.op.type, plan.can.axis(x.op), x.access, x.blocks) for x in plan.work.loads
         )

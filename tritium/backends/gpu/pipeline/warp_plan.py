@@ -3,9 +3,9 @@
 A plan is made at once, never changed, and follows from the module and the target alone. Here a kernel is accepted or
 refused; `specialize_warps` emits a plan.
 
-    opened = Opened(module, ...)                 the kernel, with its program index as arguments
-    find_producer_work(opened, can, tma)         what the producer warp loads, or why it cannot (`Refused`)
-    plans_of(module, target)                     the plans, the best first
+    lifted = LiftedKernel(module)           the kernel, with its program's coordinates as arguments
+    find_producer_work(lifted, can, tma)    what the producer warp loads, or why it cannot (`Refused`)
+    plans_of(module, target)                the plans, the best first
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ....passes.regions import trip_count
 from ..ops import MIN_TRANSFER, bytes_of
 from ..tma import Roles, Tma
 from .capabilities import Capabilities, capabilities
+from .lifted_kernel import LiftedKernel, Refused, computed_from
 from .loop_info import LoopInfo, stages_of
-from .opened import Opened, Refused, computed_from
 from .producer_work import ProducerWork, find_producer_work, has_dots, slot_bytes, slots_of
 from .schedule import prefetched_loads, schedule_dots
 from .search import CLEARLY
@@ -50,7 +50,7 @@ class WarpPlan(NamedTuple):
     matter to persistent blocks only.
     """
 
-    opened: Opened
+    lifted: LiftedKernel
     can: Capabilities
     tma: Tma
     roles: Roles
@@ -79,7 +79,7 @@ class WarpPlan(NamedTuple):
     def ends_with_last_loop(self) -> bool:
         """True if nothing arrives in buffers, nor at mbarriers, behind the last loop: no other program's tiles, and no
         arrivals from other blocks of a cluster."""
-        return not self.persistent and self.work.outer is None and self.opened.blocks == 1
+        return not self.persistent and self.work.outer is None and self.lifted.blocks == 1
 
 
 class Plans(NamedTuple):
@@ -132,14 +132,14 @@ def _plans(module: Module, target: Target) -> Plans:
         return Plans((), Refused(loops[0], f"it has {module.attrs['num_warps']} warps", "ask for num_warps=4 or 8"))
     if module.attrs.get("maxnreg"):  # the roles share out all registers
         return Plans((), Refused(loops[0], "`maxnreg` shares out the registers", "leave `maxnreg` out"))
-    opened = Opened(module, target.cost)
-    drafts, refused = _drafts(opened, target, tma, ways)
+    lifted = LiftedKernel(module)
+    drafts, refused = _drafts(lifted, target, tma, ways)
     if not drafts:
         return Plans((), refused)
     # Only a producer warp loads what the blocks of a cluster share once for all.
-    if opened.blocks == 1 and _prefers_copies(module, target, drafts[0].work.loops):
+    if lifted.blocks == 1 and _prefers_copies(module, target, drafts[0].work.loops):
         return Plans((), Refused(loops[0], "copies by all threads are faster, by the model of the multiprocessor"))
-    return Plans(tuple(_completed(draft, opened, target, tma) for draft in drafts))
+    return Plans(tuple(_completed(draft, lifted, target, tma) for draft in drafts))
 
 
 def _multiplies(op: Op) -> bool:
@@ -147,16 +147,16 @@ def _multiplies(op: Op) -> bool:
     return op.kind is ops.for_ and has_dots(op)
 
 
-def _drafts(opened: Opened, target: Target, tma: Tma,
+def _drafts(lifted: LiftedKernel, target: Target, tma: Tma,
             ways: tuple[Roles, ...]) -> tuple[tuple[_Draft, ...], Refused | None]:
     """The drafts of the way that the model finds fastest. Without any: why a producer warp is refused."""
     drafts, refused = (), None
-    able = capabilities(target, opened.module, [])
+    able = capabilities(target, lifted.module, [])
     for roles in ways:
         # TMA has no masks.
         can = able._replace(vector=lambda load: MIN_TRANSFER, threads=able.threads.consumers(roles))
         try:
-            made = tuple(_Draft(roles, can, work) for work in find_producer_work(opened, can, tma))
+            made = tuple(_Draft(roles, can, work) for work in find_producer_work(lifted, can, tma))
         except Refused as no:
             made, refused = (), no.with_traceback(None)
         if made and (not drafts or made[0].cycles < drafts[0].cycles):
@@ -166,13 +166,13 @@ def _drafts(opened: Opened, target: Target, tma: Tma,
     return drafts, refused
 
 
-def _completed(draft: _Draft, opened: Opened, target: Target, tma: Tma) -> WarpPlan:
+def _completed(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma) -> WarpPlan:
     """The plan of a draft: how many slots there are, and whether blocks are persistent."""
     roles, can, work = draft
-    slots = _slots(draft, opened, target, tma)
-    if any(map(_synchronizes, walk(opened.module.body))) or _gains_by_single_programs(draft, opened, target):
-        return WarpPlan(opened, can, tma, roles, work, slots, persistent=False)
-    return WarpPlan(opened, can, tma, roles, work, slots, True, _reads_one_axis(opened), _lengths(opened, work.loops))
+    slots = _slots(draft, lifted, target, tma)
+    if any(map(_synchronizes, walk(lifted.module.body))) or _gains_by_single_programs(draft, lifted, target):
+        return WarpPlan(lifted, can, tma, roles, work, slots, persistent=False)
+    return WarpPlan(lifted, can, tma, roles, work, slots, True, _reads_one_axis(lifted), _lengths(lifted, work.loops))
 
 
 def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -> bool:
@@ -245,19 +245,19 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[Roles, ...]:
     return (Roles(1, 0, 0, target.machine.registers_of(more * threads)),)
 
 
-def _by_registers(roles: Roles, opened: Opened, target: Target) -> int:
+def _by_registers(roles: Roles, lifted: LiftedKernel, target: Target) -> int:
     """The blocks that registers allow on a multiprocessor."""
-    warps = opened.module.attrs["num_warps"] + roles.extra
+    warps = lifted.module.attrs["num_warps"] + roles.extra
     return target.machine.programs_of(target.warp_size * warps, roles.first)
 
 
-def _slots(draft: _Draft, opened: Opened, target: Target, tma: Tma) -> int:
+def _slots(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma) -> int:
     """The stages of the loops. Small tiles get more than were asked for: a few would wait for L2 each time."""
-    (roles, can, work), module = draft, opened.module
+    (roles, can, work), module = draft, lifted.module
     asked = slots_of(work.loops, can, tma)
-    if work.ahead or opened.blocks > 1:
+    if work.ahead or lifted.blocks > 1:
         return asked
-    free = target.machine.shared_of(_by_registers(roles, opened, target)) - _stored_bytes(module) - _BESIDE_BUFFERS
+    free = target.machine.shared_of(_by_registers(roles, lifted, target)) - _stored_bytes(module) - _BESIDE_BUFFERS
     return max(asked, min(target.cost.loaded_ahead, free, tma.room) // slot_bytes(work.loops, can))
 
 
@@ -269,24 +269,24 @@ def _synchronizes(op: Op) -> bool:
     return op.kind is ops.while_ or (op.kind.effects_of(op) == "write" and op.kind not in (ops.store, ops.assume))
 
 
-def _gains_by_single_programs(draft: _Draft, opened: Opened, target: Target) -> bool:
+def _gains_by_single_programs(draft: _Draft, lifted: LiftedKernel, target: Target) -> bool:
     """True if more blocks find room where each runs a single program, so is not persistent."""
     roles, _, work = draft
     if roles.extra > 1 or work.outer is not None:
         return False
-    resident = _Resident.of(target, opened.module)
-    return resident.persistent < min(resident.single, _by_registers(roles, opened, target))
+    resident = _Resident.of(target, lifted.module)
+    return resident.persistent < min(resident.single, _by_registers(roles, lifted, target))
 
 
-def _reads_one_axis(opened: Opened) -> bool:
+def _reads_one_axis(lifted: LiftedKernel) -> bool:
     """True if the kernel reads its program index on the first axis only."""
-    other = {*opened.places[1:3]}
-    return not any(x in other for op in walk(opened.module.body) for x in op.operands)
+    other = {*lifted.coordinates[1:3]}
+    return not any(x in other for op in walk(lifted.module.body) for x in op.operands)
 
 
-def _lengths(opened: Opened, loops: list[ProducerLoop]) -> Lengths | None:
+def _lengths(lifted: LiftedKernel, loops: list[ProducerLoop]) -> Lengths | None:
     """The axis that decides how long a loop is; None if it is none or several."""
-    axes = opened.places[:3]
+    axes = lifted.coordinates[:3]
     deciding = lambda k: {x for loop in loops for x in computed_from(loop.op.operands[k]) if x in axes}
     starts, ends = deciding(0), deciding(1)
     if len(starts | ends) != 1:

@@ -1,4 +1,4 @@
-"""A kernel as warp specialization analyses it, its program index and its grid being arguments; and why it is refused.
+"""A kernel with the coordinates of its program lifted to arguments, as warp specialization analyses it.
 
 The producer warp computes scalars only, so the coordinates of boxes must follow from the kernel's arguments and the
 program's index (`is_pure`), and the host must be able to describe the tensors before the launch.
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ....ir.builder import Builder
     from ....ir.core import Module, Value
     from ..analysis.preconditions import Row
-    from ..cost_model import CostModel
 
 
 class Refused(Exception):
@@ -36,19 +35,19 @@ class Refused(Exception):
         self.op, self.why, self.remedy, self.cause = op, why, remedy, cause
 
 
-class Opened:
-    """A kernel whose program index and grid are arguments (`places`): the index on each axis, then the grid sizes, then
+class LiftedKernel:
+    """A kernel whose program's `coordinates` are lifted to arguments: its index on each axis, then the grid sizes, then
     the block's `rank` if programs have several `blocks`."""
 
-    def __init__(self, module: Module, cost: CostModel):
-        self.original, self.blocks, self.cost = module, module.attrs.get("num_ctas", 1), cost
-        self.places = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
+    def __init__(self, module: Module):
+        self.original, self.blocks = module, module.attrs.get("num_ctas", 1)
+        self.coordinates = tuple(Arg(T.i32, f"{name}.{x}") for name in ("program", "programs") for x in "xyz")
         self.rank = Arg(T.i32, "rank")
         if self.blocks > 1:
-            self.places += (self.rank,)
+            self.coordinates += (self.rank,)
         swept = sweep(module, self._rule)
-        self.module = swept.replace(body=Block([*module.args, *self.places], swept.body.ops))
-        self.known = HostValues(module.args, self.places[3:6])
+        self.module = swept.replace(body=Block([*module.args, *self.coordinates], swept.body.ops))
+        self.known = HostValues(module.args, self.coordinates[3:6])
 
     @functools.cached_property
     def reordering(self) -> Reordering | None:
@@ -61,18 +60,18 @@ class Opened:
         if op.kind is gpu_ops.block_rank:
             return self.rank
         first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
-        return None if first is None else self.places[first + op.attrs["axis"]]
+        return None if first is None else self.coordinates[first + op.attrs["axis"]]
 
     @property
     def grid(self) -> dict[int, Row]:
-        """{number of an argument in `places`: the row of `ir.bounds` for it}."""
+        """{number of an argument in `coordinates`: the row of `ir.bounds` for it}."""
         rows = [(kind, "i32", axis) for kind in ("program_id", "num_programs") for axis in range(3)]
         rows += [("between", "i32", 0, self.blocks - 1)] * (self.blocks > 1)
         return dict(enumerate(rows, len(self.original.args)))
 
-    def access(self, pointers: Value, mask: Value | None, scalars: Scalars | None = None) -> Access | None:
+    def access(self, pointers: Value, mask: Value | None) -> Access | None:
         """The box of a tile of pointers, if the host can describe its tensor."""
-        return access(pointers, mask, scalars or Scalars(), self.known.__contains__)
+        return access(pointers, mask, Scalars(), self.known.__contains__)
 
     def box(self, load: Op, scalars: Scalars) -> Access:
         """The box of a load; Refused is raised if the host cannot describe its tensor."""
@@ -91,7 +90,7 @@ class Opened:
         loaded = next((x for x in behind if type(x) is Op and x.kind is ops.load), None)
         if loaded is not None:
             how = "is loaded in the kernel"
-        elif any(x in self.places for x in behind):
+        elif any(x in self.coordinates for x in behind):
             how = "differs between programs"
         elif unknown and type(unknown[0]) is Op and all(type(x) is Op or x in self.known for x in behind):
             how = f"is computed by `{unknown[0].kind.name}`"
@@ -140,4 +139,4 @@ def is_pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
     return True
 
 
-__all__ = ["Opened", "Refused", "computed_from", "is_pure", "values_of"]
+__all__ = ["LiftedKernel", "Refused", "computed_from", "is_pure", "values_of"]
