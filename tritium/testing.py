@@ -114,11 +114,17 @@ class _DeviceClock:
 def clock() -> Any:
     """What times calls on the device that is active: events of its stream, or the host's clock.
 
+    Launches on an emulated GPU end before they return, so that the host's clock times them too.
+
     >>> len(_HostClock().time(lambda: None, 3, lambda: None))
     3
     """
     driver = _driver()
-    return _HostClock() if driver.get_current_target().backend == "cpu" else _DeviceClock(driver)
+    return _HostClock() if _runs_on_host(driver) else _DeviceClock(driver)
+
+
+def _runs_on_host(driver: Any) -> bool:
+    return driver.emulates or driver.get_current_target().backend == "cpu"
 
 
 def _clock_of(fn: Callable[[], Any]) -> Any:
@@ -218,15 +224,14 @@ def do_bench_cudagraph(fn: Callable[[], Any], rep: float = 20, grad_to_none: Ite
                        quantiles: Sequence[float] | None = None, return_mode: str = "mean") -> Any:
     """Milliseconds of one call of `fn` without the cost of launching it: many calls are captured in a CUDA graph.
 
-    On the CPU there is nothing to capture; the calls are timed in batches, back to back.
+    On the CPU and an emulated GPU there is nothing to capture; the calls are timed in batches, back to back.
 
     >>> do_bench_cudagraph(lambda: None, rep=1) >= 0
     True
     """
     _check_mode(return_mode)
     tensors = list(grad_to_none or ())
-    replay, calls = _batch(fn, rep, tensors) if _driver().get_current_target().backend == "cpu" else \
-        _graph(fn, rep, tensors)
+    replay, calls = (_batch if _runs_on_host(_driver()) else _graph)(fn, rep, tensors)
     times = clock().time(replay, 10, lambda: None)
     return _summary([t / calls for t in times], quantiles, return_mode)
 

@@ -200,10 +200,15 @@ def on_device_of(arguments: Iterable[Any]) -> contextlib.AbstractContextManager[
 
 
 def benchmarker(warmup: float | None, rep: float | None, use_cuda_graph: bool) -> Callable[..., Sequence[float]]:
-    """What measures a trial: the driver's benchmarker, or what the deprecated arguments ask for."""
+    """What measures a trial: the driver's benchmarker, or what the deprecated arguments ask for.
+
+    On an emulated GPU it is always the driver's, which runs each trial once.
+    """
     from tritium import testing
     from tritium.backends.driver import driver
 
+    if driver.active.emulates:
+        return driver.active.get_benchmarker()
     if use_cuda_graph:
         return lambda fn, quantiles: testing.do_bench_cudagraph(fn, rep=rep or 100, quantiles=quantiles)
     if warmup is None and rep is None:

@@ -301,6 +301,27 @@ def test_tuning_tries_each_configuration_once():
     torch.testing.assert_close(x, y)
 
 
+@pytest.mark.filterwarnings("ignore:autotune's warmup")
+@pytest.mark.parametrize("options", [{"warmup": 1, "rep": 1}, {"use_cuda_graph": True}])
+def test_tuning_by_deprecated_arguments_tries_each_configuration_once(options):
+    x, y, seen = torch.randn(640), torch.zeros(640), []
+    configs = [triton.Config({"BLOCK": n}, num_warps=1, pre_hook=lambda args: seen.append(args["BLOCK"]))
+               for n in (64, 32)]
+    with tritium.sanitize(target="cuda:80") as report:
+        triton.autotune(configs, key=["n"], **options)(tuned.fn)[(20,)](x, y, 640)
+    assert not report and seen == [64, 32, 64]
+    torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("bench", [triton.testing.do_bench, triton.testing.do_bench_cudagraph])
+def test_benchmarks_time_the_emulator(bench):
+    x, y = torch.randn(64), torch.zeros(64)
+    with tritium.sanitize(target="cuda:80") as report:
+        assert bench(lambda: tuned.fn[(1,)](x, y, 64, BLOCK=64, num_warps=1), rep=1) > 0
+    assert not report
+    torch.testing.assert_close(x, y)
+
+
 # --- the collection, and the ways to turn it on -----------------------------------------------------------------------
 COLLECTION = sorted(path.stem for path in Path(tritium.kernels.__file__).parent.glob("*.py")
                     if path.stem not in ("__init__", "arrays"))
