@@ -206,6 +206,17 @@ def combine_with_outer_value(x_ptr, n, BLOCK: tl.constexpr):
     tl.store(x_ptr, tl.reduce(x, 0, lambda a, b: a + b * n))
 
 
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@mistake(x_ptr="*fp32", BLOCK=16)
+def combine_of_two_tiles_takes_one(x_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    a, b = tl.reduce((x, x), 0, larger)
+
+
 @mistake(x_ptr="*fp32", BLOCK=16)
 def keyword_dict(x_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr, **BLOCK)

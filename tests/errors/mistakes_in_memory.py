@@ -59,3 +59,20 @@ def dropped_block_pointer(x_ptr):
     block = tl.make_block_ptr(x_ptr, (64,), (1,), (0,), (16,), (0,))
     tl.advance(block, (16,))
     x = tl.load(block)
+
+
+@mistake(x_ptr="*fp32")
+def block_pointer_with_a_longer_order(x_ptr):
+    block = tl.make_block_ptr(x_ptr, (64,), (1,), (0,), (16,), (1, 0))
+
+
+@mistake(x_ptr="*fp32")
+def block_pointer_advanced_along_two_axes(x_ptr):
+    block = tl.make_block_ptr(x_ptr, (64,), (1,), (0,), (16,), (0,))
+    block = tl.advance(block, (16, 0))
+
+
+@mistake(x_ptr="*fp32", n="i32")
+def descriptor_at_one_offset(x_ptr, n):
+    tile = tl.make_tensor_descriptor(x_ptr, [n, 64], [64, 1], [16, 64])
+    x = tile.load([0])

@@ -125,7 +125,9 @@ def make_block_ptr(b, base, shape, strides, offsets, block_shape, order) -> bloc
     lengths = [len(sequence(values)) for values in (shape, strides, offsets)]
     if {*lengths, len(block_shape), len(order)} != {len(block_shape)}:
         raise fail(AssertionError, "Expected shape/strides/offsets/block_shape/order to have the same length, got "
-                   f"{[*lengths, len(block_shape), len(order)]}")
+                   f"{[*lengths, len(block_shape), len(order)]}",
+                   hint=f"each has one entry for each axis, {len(block_shape)} as block_shape; the order of a tile "
+                   f"whose last axis is contiguous is {builtins.tuple(reversed(range(len(block_shape))))}")
     pointer = base.handle.type
     if pointer.pointee is T.i1:  # bools live in memory as bytes
         base = tensor(ops.bitcast(b, base.handle, to=T.Ptr(T.i8, pointer.const)))
@@ -145,7 +147,7 @@ def advance(b, base: block_pointer, offsets) -> block_pointer:
     moves = scalars(b, offsets, T.i64, "offsets")
     if len(moves) != len(base.block_shape):
         raise fail(AssertionError, f"expected {len(base.block_shape)} offsets, but got {len(moves)}",
-                   argument="offsets")
+                   hint=f"give one for each axis of the tile, {base.block_shape}; 0 where it stays", argument="offsets")
     return base.moved(b, moves)
 
 

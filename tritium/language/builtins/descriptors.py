@@ -81,7 +81,8 @@ class tensor_descriptor:
         starts = scalars(b, offsets, T.i32, "offsets")
         rank = len(self.block_shape)
         if len(starts) != rank:
-            raise fail(AssertionError, f"expected {rank} offsets, but got {len(starts)}", argument="offsets")
+            raise fail(AssertionError, f"expected {rank} offsets, but got {len(starts)}",
+                       hint=f"give one for each axis of the tile, {self.block_shape}", argument="offsets")
         positions = indices(b, starts, self.block_shape)
         dims = builtins.tuple(self.block_shape)
         mask = inside(b, positions, self.shape, range(rank), dims)

@@ -41,12 +41,30 @@ def _results(values):
     return values if isinstance(values, builtins.tuple) else (values,)
 
 
+def _check_parameters(fn, count, what):
+    """A combine function takes the values of the left, then those of the right."""
+    signature = getattr(fn, "signature", None)
+    if signature is None:  # builtins and lambdas are checked where they are called
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        tiles = "one tile" if count == 2 else f"{count // 2} tiles"
+        left, right = (", ".join(f"{side}{k}" for k in range(count // 2)) for side in "ab")
+        raise fail(TypeError, f"the combine function of {what} takes {count} arguments for {tiles}: {fn.__name__} has "
+                   f"the parameters {', '.join(signature.parameters) or 'none'}",
+                   hint=f"declare it as `def {fn.__name__}({left}, {right})`, the values of the left first, and return "
+                   f"{'the combined value' if count == 2 else f'a tuple of {count // 2}'}",
+                   argument="combine_fn") from None
+
+
 def combination(b, fn, xs, what):
     """The region of `fn`, which maps two sets of scalars to one of the same types."""
     kinds = [T.element(x.handle.type) for x in xs]
     if fn is None or isinstance(fn, (int, float, str, tensor)):
         raise fail(TypeError, f"the combine function of {what} is {fn!r}", hint="pass a function made with @triton.jit",
                    argument="combine_fn")
+    _check_parameters(fn, 2 * len(kinds), what)
     region = b.region_of(fn, kinds * 2)
     given = [value.type for value in region.yields]
     if given != kinds:
