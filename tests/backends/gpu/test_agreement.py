@@ -34,12 +34,29 @@ def first_of(x, i, y, j):
 
 
 @triton.jit
-def greatest(x_ptr, mean_ptr, squares_ptr, M: tl.constexpr, N: tl.constexpr):
+def first_or_nan(x, i, y, j):
+    alike = (x == y) | ((x != x) & (y != y))
+    left = (x > y) | ((x != x) & (y == y)) | (alike & (i < j))
+    return tl.where(left, x, y), tl.where(left, i, j)
+
+
+@triton.jit
+def by(combine: tl.constexpr, x_ptr, mean_ptr, squares_ptr, M: tl.constexpr, N: tl.constexpr):
     rows, columns = tl.arange(0, M), tl.arange(0, N)
     x = tl.load(x_ptr + rows[:, None] * N + columns[None, :])
-    value, index = tl.reduce((x, tl.broadcast_to(columns[None, :], (M, N))), 1, first_of)
+    value, index = tl.reduce((x, tl.broadcast_to(columns[None, :], (M, N))), 1, combine)
     tl.store(mean_ptr + rows, value)
     tl.store(squares_ptr + rows, index.to(tl.float32))
+
+
+@triton.jit
+def greatest_number(x_ptr, mean_ptr, squares_ptr, M: tl.constexpr, N: tl.constexpr):
+    by(first_of, x_ptr, mean_ptr, squares_ptr, M, N)
+
+
+@triton.jit
+def greatest(x_ptr, mean_ptr, squares_ptr, M: tl.constexpr, N: tl.constexpr):
+    by(first_or_nan, x_ptr, mean_ptr, squares_ptr, M, N)
 
 
 def module_of(kernel, shape, warps, arch):
@@ -62,12 +79,17 @@ def test_moments(shape, warps, arch):
     np.testing.assert_allclose(squares, ((x - wanted[:, None]) ** 2 * count).sum(1), rtol=1e-4)
 
 
-def test_what_only_chooses_is_not_handed_round():
-    """The first lane's result is handed to the others only where theirs may differ in a bit."""
-    text, _ = emulator.llvm_of(module_of(greatest, (1, 32), 1, 90), 90, 1)
-    ordered, _ = emulator.llvm_of(module_of(moments, (1, 32), 1, 90), 90, 1)
-    handed = "= call i32 @llvm.nvvm.shfl.sync.idx"
-    assert text.count(handed) == 0 and ordered.count(handed) == 3 and ordered.count(" select ") == 0
+@pytest.mark.parametrize(("kernel", "values"), [(greatest, 0), (greatest_number, 2), (moments, 3)])
+def test_what_is_handed_round(kernel, values):
+    """The first lane's result is handed to the others where theirs may differ: where they round apart, and where a NaN
+    compares with nothing."""
+    text, _ = emulator.llvm_of(module_of(kernel, (1, 32), 1, 90), 90, 1)
+    assert text.count("= call i32 @llvm.nvvm.shfl.sync.idx") == values
+    assert kernel is not moments or " select " not in text
+
+
+@pytest.mark.parametrize("kernel", [greatest, greatest_number])
+def test_what_chooses(kernel):
     x, value, index = np.arange(32, dtype=np.float32) % 7, np.zeros(1, np.float32), np.zeros(1, np.float32)
-    emulator.run(module_of(greatest, (1, 32), 1, 90), [x, value, index], (1,), 90, 1)
+    emulator.run(module_of(kernel, (1, 32), 1, 90), [x, value, index], (1,), 90, 1)
     assert (value[0], index[0]) == (6, 6)

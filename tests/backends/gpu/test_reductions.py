@@ -9,7 +9,11 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.test_language import data
+from tritium import ops
 from tritium.backends.compiler import GPUTarget
+from tritium.backends.gpu.analysis.operand_order import order_matters
+from tritium.frontend import lower
+from tritium.ir.core import walk
 
 pytestmark = pytest.mark.sampled
 
@@ -89,6 +93,81 @@ def test_all_threads_have_the_same_of_a_function_whose_sides_round_apart(check, 
     seen = check(means, x, *outs, rows, columns, 1024, warps=warps, tolerance=1e-5)
     for out in seen[1:4]:
         assert (out == out[:, :1]).all()
+
+
+@triton.jit
+def last_set(a, b):
+    return tl.where(b != 0, b, a)
+
+
+@triton.jit
+def choices(x, o, N: tl.constexpr, K: tl.constexpr):
+    """What each thread has of results that depend on the order of operands."""
+    i, n = tl.arange(0, K), tl.arange(0, N)
+    v = tl.load(x + i)
+    largest, most = tl.max(v, 0, return_indices=True)
+    smallest, least = tl.min(v, 0, return_indices=True, return_indices_tie_break_left=False)
+    tl.store(o + n, largest + 0.0 * n)
+    tl.store(o + N + n, most + 0.0 * n)
+    tl.store(o + 2 * N + n, smallest + 0.0 * n)
+    tl.store(o + 3 * N + n, least + 0.0 * n)
+    tl.store(o + 4 * N + n, tl.reduce(v, 0, last_set) + 0.0 * n)
+
+
+@pytest.mark.parametrize(("columns", "warps"), [(16, 4), (32, 1), (512, 4)])
+@pytest.mark.parametrize("at", [[], [0], [3, 7], [*range(16)]], ids=str)
+def test_all_threads_choose_the_same_among_equal_elements_and_nans(columns, warps, at):
+    for fill in (np.zeros(columns, "f4"), np.random.default_rng(5).standard_normal(columns).astype("f4"),
+                 np.zeros(columns, "i4")):
+        x, out = fill.copy(), np.zeros((5, 512), "f4")
+        x[at] = np.nan if x.dtype.kind == "f" else 0
+        with triton.sanitize(target="cuda:90a") as report:
+            choices[(1,)](x, out, 512, columns, num_warps=warps)
+        assert not report, report.text()
+        np.testing.assert_array_equal(out, np.broadcast_to(out[:, :1], out.shape))
+        if not at:
+            assert out[0, 0] == x.max() and out[1, 0] == x.argmax() and x[int(out[3, 0])] == x.min()
+
+
+@triton.jit
+def larger_or_nan(v, i, w, j):
+    """A NaN is larger than all numbers; of equal ones the first is taken."""
+    more, same = v > w, v == w
+    if v.dtype.is_floating():
+        more |= (v != v) & ~(w != w)
+        same |= (v != v) & (w != w)
+    more |= same & (i < j)
+    return tl.where(more, v, w), tl.where(more, i, j)
+
+
+@triton.jit
+def larger_of_any(v, i, w, j):
+    return tl.where(v > w, v, w), tl.where(v > w, i, j)
+
+
+@triton.jit
+def largest_and_sum(v, i, w, j):
+    return tl.where(v > w, v, w), (i + j) % 7
+
+
+@triton.jit
+def pair(x, o, N: tl.constexpr, combine: tl.constexpr):
+    i = tl.arange(0, N)
+    v, k = tl.reduce((tl.load(x + i), i), 0, combine)
+    tl.store(o, v)
+    tl.store(o + 1, k)
+
+
+@pytest.mark.parametrize(("combine", "type_", "matters"), [
+    (larger_or_nan, "i32", False), (larger_or_nan, "fp32", False), (larger_or_nan, "bf16", False),
+    (larger_of_any, "i32", True), (larger_of_any, "fp32", True),
+    (largest_and_sum, "i32", False), (largest_and_sum, "fp32", True),
+])  # fmt: skip
+def test_whether_the_order_of_operands_matters(combine, type_, matters):
+    signature = {"x": f"*{type_}", "o": f"*{type_}", "N": "constexpr", "combine": "constexpr"}
+    module = lower(pair, signature, {"N": 32, "combine": combine})
+    (found,) = [op for op in walk(module.body) if op.kind is ops.reduce]
+    assert order_matters(found.regions[0]) == matters
 
 
 @triton.jit

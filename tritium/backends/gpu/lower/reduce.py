@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, Value, walk
+from ....ir.core import Block, Op, Value
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.simplify import apply_rules
 from ...llvm.numbering import number_of
+from ..analysis.operand_order import order_matters
 from ..analysis.picked_elements import picked_element
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, without_bits
@@ -48,7 +49,8 @@ def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
         groups.setdefault(e & ~axis.mask, []).append([x[r] for x in xs])
     keys = list(groups)
     totals = [_tree(groups[k], combine) for k in keys]
-    sided, lanes = _may_round_apart(region), axis.of("lane")
+    lanes = axis.of("lane")
+    sided = bool(lanes or axis.of("warp")) and order_matters(region)  # all threads must agree: they may branch on it
     totals = _between_lanes(g, totals, lanes, combine)
     if axis.of("warp"):
         totals = _across_warps(g, op, layout, axis, keys, totals, combine, sided)
@@ -125,23 +127,6 @@ def _from_first(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int]) 
         return totals
     first = g.w.binary("and", g.place("lane"), g.int(g.lanes - 1 & ~sum(1 << bit for bit in lanes)))
     return [[_heard(g, x, "from", first) for x in t] for t in totals]
-
-
-def _may_round_apart(region: Block) -> bool:
-    """True if exchanging the operands of a combination may change its result's last bits.
-
-    So it is where floats are computed with, other than by an op that takes the two operands alike: x + y is y + x, but
-    Welford's means differ. All threads must have the same result, for they may branch on it.
-    """
-    half = len(region.args) // 2
-    pairs = {frozenset(pair) for pair in zip(region.args[:half], region.args[half:])}
-
-    def is_rounded(op: Op) -> bool:
-        row = op.kind.row
-        alike = row and (row.exact or row.commutes and frozenset(op.operands) in pairs)
-        return not alike and any(T.element(t).is_float for t in op.types if type(T.element(t)) is T.Scalar)
-
-    return any((op.kind.row or op.kind is ops.call) and is_rounded(op) for op in walk(region))
 
 
 def _tree(items: Sequence[Any], combine: Callable) -> Any:
