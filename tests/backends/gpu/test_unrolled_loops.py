@@ -213,3 +213,90 @@ def test_wide_tiles_take_a_smaller_factor():
 @pytest.mark.parametrize("name", ["in place", "volatile", "downwards"])
 def test_other_loops_stay(name):
     assert loads_of(unrolled(*KERNELS[name])) == ([1], 0)
+
+
+# --- from any index on ------------------------------------------------------------------------------------------------
+@triton.jit
+def segment_sum(out, p, begin, end, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(begin, end, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        total += tl.load(p + 600 + i, mask=i < end, other=0.0)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def up_to_one_of_two(out, p, begin, end, BLOCK: tl.constexpr):
+    """The bound is zero where `end` is negative, and the mask compares with `end`."""
+    total = tl.zeros([BLOCK], tl.float32)
+    bound = tl.where(end > 0, end, 0)
+    for k in range(begin, bound, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        total += tl.load(p + 600 + i, mask=i < end, other=0.0)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def pointers_of_the_loop(out, p, begin, end, BLOCK: tl.constexpr):
+    """One is carried, one comes from a branch."""
+    total = tl.zeros([BLOCK], tl.float32)
+    at = p + 600
+    for k in range(begin, end, BLOCK):
+        other, scale = p + 600, 2.0
+        if k < 500:
+            other, scale = p + 603, 3.0
+        total += tl.load(at + k + tl.arange(0, BLOCK), mask=k + tl.arange(0, BLOCK) < end, other=0.0)
+        total += tl.load(other + k + tl.arange(0, BLOCK), mask=k + tl.arange(0, BLOCK) < end, other=0.0) * scale
+        at += 1
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 1500), (17, 1500), (-600, 1400), (-600, -87), (5, 3), (-300, 0)])
+@pytest.mark.parametrize("kernel", [segment_sum, up_to_one_of_two, pointers_of_the_loop], ids=lambda k: k.__name__)
+def test_segments(check, kernel, begin, end):
+    check(kernel, np.zeros(BLOCK, "f4"), data("f4", 2200), begin, end, BLOCK)
+
+
+def test_segments_are_unrolled():
+    assert loads_of(unrolled(segment_sum, [OUT, values(2200), 17, 1500])) == ([8, 4, 2, 1], 0)
+
+
+# --- over blocks ------------------------------------------------------------------------------------------------------
+@triton.jit
+def row_sum_by_blocks(out, p, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for block in range(tl.cdiv(n, BLOCK)):
+        i = block * BLOCK + tl.arange(0, BLOCK)
+        total += tl.load(p + i, mask=i < n, other=0.0)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def row_sum_behind_a_pointer(out, p, n, BLOCK: tl.constexpr):
+    total = 1.0
+    for block in range(0, triton.cdiv(n, BLOCK)):
+        at = p + block * BLOCK
+        i = tl.arange(0, BLOCK)
+        total += tl.sum(tl.load(at + i, mask=block * BLOCK + i < n, other=0.0))
+    tl.store(out, total)
+
+
+@pytest.mark.parametrize("n", [-7, 0, 1, 128, 129, 1024, 1900])
+@pytest.mark.parametrize("kernel", [row_sum_by_blocks, row_sum_behind_a_pointer], ids=lambda kernel: kernel.__name__)
+def test_loops_over_blocks(check, kernel, n):
+    check(kernel, np.zeros(BLOCK, "f4"), data("f4", max(n, 1)), n, BLOCK, tolerance=1e-5)
+
+
+@triton.jit
+def sum_of_starts(out, n, BLOCK: tl.constexpr):
+    total = 0
+    for block in range(tl.cdiv(n, BLOCK)):
+        total += block * BLOCK
+    tl.store(out, total)
+
+
+@pytest.mark.parametrize("n", [1000, 2**31 - 1, 2**31 - BLOCK + 1])
+def test_a_number_of_blocks_that_overflows(check, n):
+    """There are none if the sum wraps around."""
+    (total, *_) = check(sum_of_starts, np.zeros(1, "i4"), n, BLOCK)
+    assert total == (sum(range(0, n, BLOCK)) if n < 2**30 else 0)

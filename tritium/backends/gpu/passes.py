@@ -36,6 +36,7 @@ from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_late import reduce_late
 from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
+from .rewrite.scale_induction import scale_induction
 from .rewrite.shorten_conditions import shorten_conditions
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
@@ -58,8 +59,8 @@ def early_passes(asked: GPUTarget, target: Target, what: str, has: passes.Target
         raise UnknownArchitecture(f"warps of {what} have {target.warp_size} threads, not {asked.warp_size}: {asked}")
     makers = reduce_late, unroll_loops, merge_repeated
     reduce, unroll, merge = (make(target.warp_size, target.cost) for make in makers)
-    return (inline_for_gpu, *passes.CLEANUP, reduce, unroll, passes.apply_ranges, leave_early, merge, reduce_to_extrema,
-            passes.legalize(has), passes.dce)  # fmt: skip
+    return (inline_for_gpu, *passes.CLEANUP, scale_induction, reduce, unroll, passes.apply_ranges, leave_early, merge,
+            reduce_to_extrema, passes.legalize(has), passes.dce)
 
 
 def with_layouts(module: Module, steps: tuple[Callable, ...], options: Options, metadata: dict[str, Any]) -> Module:

@@ -130,11 +130,9 @@ def _can_overlap(op: Op) -> bool:
 
 
 def _counts_up(op: Op) -> bool:
-    """True if the first index and the step are constants, so that the last index can be computed without overflow."""
-    first, step = constant_of(op.operands[0]), constant_of(op.operands[2])
-    if first is None or step is None or op.operands[0].type.bits < 32:
-        return False
-    return first >= 0 and 0 < step < _LONG_STEP
+    """True if the step is a constant above zero, and the index has no fewer bits than its multiples need."""
+    step = constant_of(op.operands[2])
+    return step is not None and 0 < step < _LONG_STEP and op.operands[0].type in (T.i32, T.i64)
 
 
 def _loaded_bytes(block: Block, threads: int) -> int:
@@ -184,14 +182,26 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         last = lo.attrs["value"] + trips // factor * factor * stride
         whole = _Whole(body, hi, stride) if last <= hi.attrs["value"] else None
         return tuple(iterations(constant(last), loop(lo, constant(last), factor, values, whole), trips % factor))
-    start, whole = lo, _Whole(body, hi, stride)  # `lo` is not negative, so nothing overflows
+    first, start = constant_of(lo), lo
+    nonnegative = first is not None and first >= 0
+    whole = _Whole(body, hi, stride, nonnegative)
     while factor > 1:
-        wide = constant(factor * stride)
-        count = ops.div(b, ops.sub(b, ops.max_(b, hi, start), start), wide)
-        end = ops.add(b, start, ops.mul(b, count, wide))
+        end = _last(b, start, hi, factor * stride, nonnegative)
         values = loop(start, end, factor, values, whole)
         start, factor = end, factor // 2
     return _loop(b, (start, hi, step, *values), {**op.attrs, "nonempty": False}, body)
+
+
+def _last(b: Rewriter, start: Value, bound: Value, step: int, nonnegative: bool) -> Value:
+    """The last number up to a bound that is a multiple of `step` away from `start`."""
+    length = ops.sub(b, ops.max_(b, bound, start), start)
+    if nonnegative:
+        wide = ops.constant(b, value=step, type=start.type)
+        return ops.add(b, start, ops.mul(b, ops.div(b, length, wide), wide))
+    unsigned = {T.i32: T.u32, T.i64: T.u64}[start.type]  # the length may be half of all numbers, and more
+    wide = ops.constant(b, value=step, type=unsigned)
+    length = ops.mul(b, ops.div(b, ops.cast(b, length, to=unsigned), wide), wide)
+    return ops.add(b, start, ops.cast(b, length, to=start.type))
 
 
 class _Loads:
@@ -229,18 +239,27 @@ class _Loads:
         return made, [names.get(x, x) for x in self.yields]
 
 
+def _chosen(bound: Value) -> tuple[Value, ...]:
+    """What a bound is wherever there are iterations from zero or more on: n, if it is n or else zero."""
+    if type(bound) is Op and bound.kind is ops.select and constant_of(bound.operands[2]) == 0:
+        return (bound.operands[1],)
+    return ()
+
+
 class _Whole:
     """What is known of iterations whose indices, `stride` in each, all lie below a bound: masks that compare them with
     it hold, and sums of them do not overflow. So addresses are those of the first iteration and a number."""
 
-    def __init__(self, body: Block, bound: Value, stride: int):
-        self.index, self.inside, self.bound, self.stride = body.args[0], set(body.ops), bound, stride
+    def __init__(self, body: Block, bound: Value, stride: int, nonnegative: bool = False):
+        self.index, self.inside, self.stride = body.args[0], {*body.args, *body.ops}, stride
+        self.bounds = bound, *(_chosen(bound) if nonnegative else ())
         self.masks = [op for op in body.ops if op.kind in COMPARISONS and self.holds(op)]
         self.addresses = [op for op in body.ops if op.kind is ops.addptr and self.starts_at_index(op)]
 
     def holds(self, mask: Op) -> bool:
         """True for a mask that compares indices with the bound."""
-        compares = lambda x: x.least.terms == ((self.bound, 1),) and x.most.terms == ((self.index, 1),)
+        bounds = [((bound, 1),) for bound in self.bounds]
+        compares = lambda x: x.least.terms in bounds and x.most.terms == ((self.index, 1),)
         below = lambda x: x.most.number < x.least.number + self.stride + (not x.strict)
         found = conditions(mask)
         return bool(found) and all(compares(x) and below(x) for x in found)
@@ -248,7 +267,8 @@ class _Whole:
     def starts_at_index(self, address: Op) -> bool:
         """True for the addresses of elements behind a pointer: of the index, and of less than `stride` further."""
         pointer, offset = address.operands
-        if type(pointer) is not Op or pointer.kind is not ops.splat or pointer in self.inside:
+        one = type(address.type) is not T.Tile or type(pointer) is Op and pointer.kind is ops.splat
+        if not one or (pointer.op if type(pointer) is Result else pointer) in self.inside:
             return False
         found = extremes(offset)
         return found is not None and all(x.terms == ((self.index, 1),) and 0 <= x.number < self.stride for x in found)
@@ -258,10 +278,11 @@ class _Whole:
         found = {mask: truth(b, True, mask.type) for mask in self.masks}
         number, of_loop = ops.constant(b, value=ahead, type=first.type), b.loc
         for op in self.addresses:
-            (pointer, offset), shape, b.loc = op.operands, op.type.shape, op.loc
-            near = ops.splat(b, ops.addptr(b, pointer.operands[0], first), shape=shape)
+            (pointer, offset), shape, b.loc = op.operands, T.shape(op.type), op.loc
+            tile = lambda x, shape=shape: ops.splat(b, x, shape=shape) if shape else x
+            near = tile(ops.addptr(b, pointer.operands[0] if shape else pointer, first))
             near = ops.addptr(b, near, self.without_index(b, offset))
-            found[op] = ops.addptr(b, near, ops.splat(b, number, shape=shape)) if ahead else near
+            found[op] = ops.addptr(b, near, tile(number)) if ahead else near
         b.loc = of_loop
         return found
 
