@@ -48,7 +48,7 @@ def _tile(m: int, n: int, k: int, **more: Any) -> dict[str, Any]:
 _ALIGNED, _RUNTIME = "3x16 16 1 16 1 16 1", "3xi32 6xi32"  # M, N, K and the strides of three matrices
 _PLAIN, _HINTED, _SURVEY, _CODE, _ROWS = ("gpu_kernels", "gpu_code_kernels", "gpu_survey_kernels", "gpu_code_kernels",
                                           "gpu_code_rows")  # fmt: skip
-_LIBRARY = "gpu_code_libraries"
+_LIBRARY, _LOOPS = "gpu_code_libraries", "gpu_loop_kernels"
 _HALF, _SINGLE = "3x*fp16 ", "3x*fp32 "
 _SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128}
 
@@ -156,7 +156,7 @@ CASES = [
     Case(_ROWS, "index_rows", "2x*fp16 *i64 4xi32", {"BLOCK_M": 16, "BLOCK_N": 256}, 4, 3),
     Case(_SURVEY, "permute_kernel", "2x*fp16 2x16", {"D": 128, "BLOCK": 32}, 4, 3),
     Case(_SURVEY, "swiglu_kernel", "3x*bf16 16", {"BLOCK": 1024}, 4, 3),
-    Case(_SURVEY, "cross_entropy_kernel", "*fp32 *bf16 *i64 2x16", {"BLOCK": 4096}, 8, 3),
+    Case(_LOOPS, "cross_entropy_kernel", "*fp32 *bf16 *i64 16", {"BLOCK": 4096}, 8, 3),
     Case(_SURVEY, "split_k_kernel", _HALF + "3x16", _tile(64, 64, 64, SPLIT=4), 4, 3),
     Case(_SURVEY, "adamw_kernel", "7x*fp32 7xfp32 16", {"BLOCK": 1024}, 4, 3),
     Case(_PLAIN, "conv2d_kernel", "3x*fp32 2xi32", {"BLOCK_Y": 32, "BLOCK_X": 64}, 4, 3),

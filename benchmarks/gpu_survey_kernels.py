@@ -140,21 +140,6 @@ def layer_norm_backward_kernel(dx_ptr, dw_ptr, db_ptr, dy_ptr, x_ptr, w_ptr, mea
 
 
 @triton.jit
-def cross_entropy_kernel(loss_ptr, x_ptr, label_ptr, stride, N, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    x_ptr += row * stride
-    label = tl.load(label_ptr + row)
-    top, total = -float("inf"), 0.0
-    for start in range(0, N, BLOCK):
-        c = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + c, mask=c < N, other=-float("inf")).to(tl.float32)
-        new = tl.maximum(top, tl.max(x))
-        total = total * tl.exp(top - new) + tl.sum(tl.exp(x - new))
-        top = new
-    tl.store(loss_ptr + row, top + tl.log(total) - tl.load(x_ptr + label).to(tl.float32))
-
-
-@triton.jit
 def quantize_kernel(q_ptr, scale_ptr, x_ptr, N, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     c = tl.arange(0, BLOCK)
