@@ -159,20 +159,22 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
     constant = lambda value: ops.constant(b, value=value, type=lo.type)
     loads = _Loads(body)
 
-    def iterations(first: Value, values: Sequence[Value], count: int, whole: _Whole | None = None) -> Sequence[Value]:
+    def iterations(first: Value, values: Sequence[Value], count: int,
+                   in_bounds: _InBounds | None = None) -> Sequence[Value]:
         indices = [ops.add(b, first, constant(k * stride)) for k in range(count)]
         loaded, ahead = [], values
         for k, index in enumerate(indices):
-            known, ahead = loads.emit(b, index, ahead, whole.known(b, first, k * stride) if whole else {})
+            known, ahead = loads.emit(b, index, ahead, in_bounds.known(b, first, k * stride) if in_bounds else {})
             loaded.append(known)
         for index, known in zip(indices, loaded):
             values = substitute(b, body, (index, *values), known)
         return values
 
-    def loop(start: Value, end: Value, count: int, values: Sequence[Value], whole: _Whole | None) -> tuple[Value, ...]:
+    def loop(start: Value, end: Value, count: int, values: Sequence[Value],
+             in_bounds: _InBounds | None) -> tuple[Value, ...]:
         """A loop with `count` iterations written out as one."""
         with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
-            ops.yield_(b, *iterations(region.args[0], region.args[1:], count, whole))
+            ops.yield_(b, *iterations(region.args[0], region.args[1:], count, in_bounds))
         attrs = {**op.attrs, "nonempty": trips is not None, "copies": count}
         return _loop(b, (start, end, constant(count * stride), *values), attrs, region.block)
 
@@ -180,14 +182,14 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         return tuple(iterations(lo, values, trips))
     if trips is not None:
         last = lo.attrs["value"] + trips // factor * factor * stride
-        whole = _Whole(body, hi, stride) if last <= hi.attrs["value"] else None
-        return tuple(iterations(constant(last), loop(lo, constant(last), factor, values, whole), trips % factor))
+        in_bounds = _InBounds(body, hi, stride) if last <= hi.attrs["value"] else None
+        return tuple(iterations(constant(last), loop(lo, constant(last), factor, values, in_bounds), trips % factor))
     first, start = constant_of(lo), lo
     nonnegative = first is not None and first >= 0
-    whole = _Whole(body, hi, stride, nonnegative)
+    in_bounds = _InBounds(body, hi, stride, nonnegative)
     while factor > 1:
         end = _last(b, start, hi, factor * stride, nonnegative)
-        values = loop(start, end, factor, values, whole)
+        values = loop(start, end, factor, values, in_bounds)
         start, factor = end, factor // 2
     return _loop(b, (start, hi, step, *values), {**op.attrs, "nonempty": False}, body)
 
@@ -246,7 +248,7 @@ def _chosen(bound: Value) -> tuple[Value, ...]:
     return ()
 
 
-class _Whole:
+class _InBounds:
     """What is known of iterations whose indices, `stride` in each, all lie below a bound: masks that compare them with
     it hold, and sums of them do not overflow. So addresses are those of the first iteration and a number."""
 
