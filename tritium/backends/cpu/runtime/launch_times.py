@@ -2,7 +2,8 @@
 
 A program that runs beside others, with its operands in another core's cache, takes longer than alone, and threads may
 be slow to come. So launches of a kernel with the same number of programs are timed as a whole, by one thread and by
-several. The slower way is tried now and then.
+several. The slower way is tried now and then, in a few launches that follow each other: threads that have slept come
+late to the first of them, and are there at once for the others. The last of them count most.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from ...llvm.structs import Struct
 __all__ = ["KNOWN", "TEXT"]
 
 # A kernel, the ticks of one program in its last launch, how many programs it had, ticks of launches with so many by one
-# thread and by several (0: not known), launches since the slower was tried, and after how many it is.
-KNOWN = Struct("known", entry="ptr", each="double", total="i64", alone="i64", shared="i64", since="i64", every="i64")
+# thread and by several (0: not known), launches since the slower was tried, and after how many it is; the way that is
+# being tried, if any, and how many launches of that are left.
+KNOWN = Struct("known", entry="ptr", each="double", total="i64", alone="i64", shared="i64", since="i64", every="i64",
+               trying="i64", left="i64")
+
+_TRIAL, _LATE = 6, 2  # launches of a trial; the first ones, which do not count
+_SOON = 16  # launches after which the other way is tried, at first and where it won
 
 TEXT = """
 @known = internal global [256 x %known] zeroinitializer, align 64 ; by a few bits of the entry; belongs to who is @busy
-@tried = internal global i64 0                    ; the way of the open launch, if it was taken to see; see @settled
 
 define internal ptr @known_of(ptr %entry) nounwind alwaysinline {
   %address = ptrtoint ptr %entry to i64
@@ -48,45 +53,49 @@ define internal i64 @always_shared() nounwind alwaysinline {
 ; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 0: not known, or a long one.
 ; The slower way is tried now and then, and so is one that is not known.
 define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
-  store i64 0, ptr @tried
   jump %anew unless %same
   %before = load i64, field known.total of %known
   jump %anew unless icmp eq i64 %before, %total
   %alone, %shared = load alone, shared of known %known
-  %share = load i64, ptr @share_after
   %long = call i64 @always_shared()
-  %longer = call i64 @llvm.umax.i64(i64 %alone, i64 %shared)
-  jump %open if icmp ugt i64 %longer, %long
+  %new = icmp eq i64 %alone, 0
+  %work = select i1 %new, i64 %shared, i64 %alone ; several threads may have taken long to come
+  jump %forget if icmp ugt i64 %work, %long
+  %trying = load i64, field known.trying of %known
+  ret i64 %trying if icmp ne i64 %trying, 0
   %since = load i64, field known.since of %known
   %more = add i64 %since, 1
   %every = load i64, field known.every of %known
   %due = icmp uge i64 %more, %every
   %then = select i1 %due, i64 0, i64 %more
   store i64 %then, field known.since of %known
-  jump %new.alone if icmp eq i64 %alone, 0
+  jump %new.alone if %new
   jump %new.shared if icmp eq i64 %shared, 0
+both:
   %better = icmp ule i64 %alone, %shared
   %by.one = xor i1 %better, %due
   %way = select i1 %by.one, i64 1, i64 2
-  %noted = select i1 %due, i64 %way, i64 0
-  store i64 %noted, ptr @tried
+  jump %try if %due
   ret i64 %way
 new.alone:
-  jump %open unless %due
-  store i64 1, ptr @tried
-  ret i64 1
+  jump %try if %due else %open
 new.shared:                                       ; what one thread does in so short a time is not worth sharing
-  %little = icmp ult i64 %alone, %share
-  %not.due = xor i1 %due, true
-  jump %open if or i1 %little, %not.due
-  store i64 2, ptr @tried
-  ret i64 2
+  %share = load i64, ptr @share_after
+  %much = icmp uge i64 %alone, %share
+  jump %try if and i1 %due, %much else %open
+try:
+  %other = phi i64 [%way, %both], [1, %new.alone], [2, %new.shared]
+  store i64 %other, field known.trying of %known
+  store i64 {trial}, field known.left of %known
+  ret i64 %other
 anew:
   store i64 %total, field known.total of %known
   store i64 0, field known.alone of %known
   store i64 0, field known.shared of %known
   store i64 0, field known.since of %known
-  store i64 32, field known.every of %known
+  store i64 {soon}, field known.every of %known
+forget:
+  store i64 0, field known.trying of %known
 open:
   ret i64 0
 }
@@ -100,6 +109,8 @@ define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
   %mine.p = select i1 %by.one, ptr %alone.p, ptr %shared.p
   %other.p = select i1 %by.one, ptr %shared.p, ptr %alone.p
   %before = load i64, ptr %mine.p
+  %trying = load i64, field known.trying of %known
+  jump %trial if icmp eq i64 %trying, %way
   %unknown = icmp eq i64 %before, 0
   %twofold = shl i64 %before, 1
   %sample = call i64 @llvm.umin.i64(i64 %ticks, i64 %twofold)
@@ -108,16 +119,26 @@ define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
   %average = lshr i64 %sum, 2
   %new = select i1 %unknown, i64 %ticks, i64 %average
   store i64 %new, ptr %mine.p
-  %tried = load i64, ptr @tried
-  jump %done unless icmp eq i64 %tried, %way
+  ret void
+trial:
+  %left = load i64, field known.left of %known
+  %late = icmp ugt i64 %left, {late}              ; threads may have slept until then
+  %both = add i64 %before, %ticks
+  %half = lshr i64 %both, 1
+  %tried = select i1 %late, i64 %ticks, i64 %half
+  store i64 %tried, ptr %mine.p
+  %fewer = sub i64 %left, 1
+  store i64 %fewer, field known.left of %known
+  jump %done unless icmp eq i64 %fewer, 0
+  store i64 0, field known.trying of %known
   %other = load i64, ptr %other.p
-  %won = icmp ult i64 %new, %other
+  %won = icmp ult i64 %tried, %other
   %every = load i64, field known.every of %known
   %twice = shl i64 %every, 1
   %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
-  %next = select i1 %won, i64 32, i64 %rarer
+  %next = select i1 %won, i64 {soon}, i64 %rarer
   store i64 %next, field known.every of %known
 done:
   ret void
 }
-"""
+""".replace("{trial}", str(_TRIAL)).replace("{late}", str(_TRIAL - _LATE)).replace("{soon}", str(_SOON))
