@@ -138,6 +138,19 @@ def test_short_calls_are_looked_at_for_a_while(clock):
     assert calls[16] == 11 and calls[32] >= 500 + 2 + 10_000
 
 
+@pytest.mark.parametrize("on_host, first", [(True, 41), (False, 17)])
+def test_launches_on_a_cpu_settle_how_many_threads_run_them(clock, on_host, first):
+    clock.on_host = on_host
+    calls, _ = race(clock, {16: 0.3, 32: 0.1})
+    assert calls[16] == first
+
+
+def test_a_short_budget_does_not_wait_for_that(clock):
+    with pytest.warns(DeprecationWarning):
+        calls, _ = race(clock, {16: 0.3, 32: 0.1}, warmup=1, rep=4)
+    assert calls[16] == 14
+
+
 def test_two_calls_are_enough_if_they_are_long(clock):
     """Short ones may have been interrupted."""
     calls, _ = race(clock, {16: 30.0, 32: 100.0})

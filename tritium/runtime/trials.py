@@ -17,6 +17,7 @@ WARMUP, REP = 25.0, 100.0  # milliseconds, as in `do_bench`
 FINALIST = 1.25  # times the best of the first look
 _HOPELESS, _BEHIND = 3.0, 1.1  # times the best so far: the faster of two long calls; 20 % of a fifth of the calls
 _LONG, _LOOK = 20.0, 5.0  # milliseconds. Other programs may take the processor away for some, and all calls in them
+_SETTLED, _SHORT = 40, 0.5  # calls on a CPU, if they take fewer milliseconds than that: see `_enough`
 _AGAIN = 5.0  # milliseconds of calls that are not timed, for all finalists but the first: the device is warm
 _PATIENCE = 50  # times the best that a first launch may take
 
@@ -64,12 +65,20 @@ class Race:
         clock, best = self._clock, self._fastest
         _first(trial, clock, _limit(best, self._limit))
         times, spent = _timed(trial, clock, 2)
-        while len(times) < 5 or spent < min(_LOOK, self._rep / 5):
+        while not self._enough(times, spent):
             if min(times) > _LONG and _behind(min(times), best, _HOPELESS):
                 break
             more, spent_more = _timed(trial, clock, 3)
             times, spent = times + more, spent + spent_more
         return times
+
+    def _enough(self, times: list[float], spent: float) -> bool:
+        """Whether calls that took so long tell enough. How many threads run a short launch on a CPU is found out by
+        launching it (`cpu.runtime.launch_times`), and one launch in which a thread comes late takes milliseconds."""
+        if len(times) < 5 or spent < min(_LOOK, self._rep / 5):
+            return False
+        settled = len(times) >= _SETTLED or min(times) >= _SHORT or spent >= self._rep
+        return settled or not self._clock.on_host
 
     def _at_length(self, trial: Callable[[], Any]) -> list[float]:
         """The times of as many calls as `rep` is enough for; of a fifth of them, if those say enough."""

@@ -96,10 +96,31 @@ def test_starting_threads_once_is_not_held_against_them():
     assert launches.run(1000) < 14 * US
 
 
-def test_what_one_thread_does_at_once_is_not_shared():
-    launches = Launches(lambda way, before: 5 * US if way == ALONE else 4 * US)
+def test_a_slow_phase_is_not_remembered_for_long():
+    """Threads lose their processors for a while, late, when the other way has not been tried for long."""
+    launches = Launches(lambda way, before: crowded(way, before) if 20000 < len(before) < 20100 else
+                        sleepy(way, before))
+    launches.run(20100)
+    launches.run(100)
+    assert launches.run(1000) < 14 * US
+
+
+def test_threads_that_do_not_come_are_not_woken():
+    """One thread does all the work either way: several save nothing."""
+    launches = Launches(lambda way, before: 40 * US if way == ALONE else 38 * US)
+    launches.run(100)
+    before = len(launches.ways)
+    launches.run(4000)
+    assert launches.ways[before:].count(SEVERAL) < 60
+
+
+@pytest.mark.parametrize("guess", [ALONE, SEVERAL])
+def test_what_one_thread_does_at_once_is_not_shared(guess):
+    launches = Launches(lambda way, before: 5 * US if way == ALONE else 4 * US, guess)
+    launches.run(20)
+    before = len(launches.ways)
     launches.run(1000)
-    assert set(launches.ways) == {ALONE}
+    assert set(launches.ways[before:]) == {ALONE}
 
 
 def test_long_launches_are_left_to_the_estimate():

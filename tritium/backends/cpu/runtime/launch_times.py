@@ -3,7 +3,8 @@
 A program that runs beside others, with its operands in another core's cache, takes longer than alone, and threads may
 be slow to come. So launches of a kernel with the same number of programs are timed as a whole, by one thread and by
 several. The slower way is tried now and then, in a few launches that follow each other: threads that have slept come
-late to the first of them, and are there at once for the others. The last of them count most.
+late to the first of them, and are there at once for the others. The last of them count most. Several threads have to
+save an eighth of the time: if none comes, the thread that launches does all the work, in about the same time.
 """
 
 from __future__ import annotations
@@ -50,6 +51,13 @@ define internal i64 @always_shared() nounwind alwaysinline {
   ret i64 shl i64 %share, 6
 }
 
+; Whether several threads are slower than one, or save little.
+define internal i1 @slower(i64 %shared, i64 %alone) nounwind alwaysinline {
+  %eighth = lshr i64 %alone, 3
+  %enough = sub i64 %alone, %eighth
+  ret i1 icmp uge i64 %shared, %enough
+}
+
 ; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 0: not known, or a long one.
 ; The slower way is tried now and then, and so is one that is not known.
 define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
@@ -63,6 +71,10 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   jump %forget if icmp ugt i64 %work, %long
   %trying = load i64, field known.trying of %known
   ret i64 %trying if icmp ne i64 %trying, 0
+  %share = load i64, ptr @share_after
+  %short = icmp ult i64 %work, %share
+  %done = xor i1 %new, true
+  ret i64 1 if and i1 %short, %done               ; it is not worth sharing, nor trying to
   %since = load i64, field known.since of %known
   %more = add i64 %since, 1
   %every = load i64, field known.every of %known
@@ -72,17 +84,15 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   jump %new.alone if %new
   jump %new.shared if icmp eq i64 %shared, 0
 both:
-  %better = icmp ule i64 %alone, %shared
-  %by.one = xor i1 %better, %due
+  %slow = call i1 @slower(i64 %shared, i64 %alone)
+  %by.one = xor i1 %slow, %due
   %way = select i1 %by.one, i64 1, i64 2
   jump %try if %due
   ret i64 %way
 new.alone:
   jump %try if %due else %open
-new.shared:                                       ; what one thread does in so short a time is not worth sharing
-  %share = load i64, ptr @share_after
-  %much = icmp uge i64 %alone, %share
-  jump %try if and i1 %due, %much else %open
+new.shared:
+  jump %try if %due else %open
 try:
   %other = phi i64 [%way, %both], [1, %new.alone], [2, %new.shared]
   store i64 %other, field known.trying of %known
@@ -101,44 +111,50 @@ open:
 }
 
 ; A launch has taken these ticks: %way is 1 if one thread ran it, 2 if several did. One slow launch says little. If the
-; other way was tried and lost, it is tried half as often, down to every 4096th launch.
+; other way was tried and lost, it is tried half as often, down to every 4096th launch. Once it is the better one, the
+; two are compared often again.
 define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
-  %alone.p = field known.alone of %known
-  %shared.p = field known.shared of %known
+  %one.p = field known.alone of %known
+  %several.p = field known.shared of %known
   %by.one = icmp eq i64 %way, 1
-  %mine.p = select i1 %by.one, ptr %alone.p, ptr %shared.p
-  %other.p = select i1 %by.one, ptr %shared.p, ptr %alone.p
+  %mine.p = select i1 %by.one, ptr %one.p, ptr %several.p
   %before = load i64, ptr %mine.p
   %trying = load i64, field known.trying of %known
-  jump %trial if icmp eq i64 %trying, %way
-  %unknown = icmp eq i64 %before, 0
+  %tried = icmp eq i64 %trying, %way
+  %left = load i64, field known.left of %known
+  %fewer = sub i64 %left, 1
+  %late = icmp ugt i64 %left, {late}              ; threads may have slept until then
+  %both = add i64 %before, %ticks
+  %half = lshr i64 %both, 1
+  %in.trial = select i1 %late, i64 %ticks, i64 %half
   %twofold = shl i64 %before, 1
   %sample = call i64 @llvm.umin.i64(i64 %ticks, i64 %twofold)
   %three = mul i64 %before, 3
   %sum = add i64 %three, %sample
   %average = lshr i64 %sum, 2
-  %new = select i1 %unknown, i64 %ticks, i64 %average
-  store i64 %new, ptr %mine.p
+  %unknown = icmp eq i64 %before, 0
+  %usual = select i1 %unknown, i64 %ticks, i64 %average
+  %mine = select i1 %tried, i64 %in.trial, i64 %usual
+  store i64 %mine, ptr %mine.p
+  %alone, %shared = load alone, shared of known %known
+  %slow = call i1 @slower(i64 %shared, i64 %alone)
+  %best = icmp eq i1 %slow, %by.one               ; the way of this launch is
+  %every.p = field known.every of %known
+  jump %trial if %tried
+  jump %again unless %best
   ret void
 trial:
-  %left = load i64, field known.left of %known
-  %late = icmp ugt i64 %left, {late}              ; threads may have slept until then
-  %both = add i64 %before, %ticks
-  %half = lshr i64 %both, 1
-  %tried = select i1 %late, i64 %ticks, i64 %half
-  store i64 %tried, ptr %mine.p
-  %fewer = sub i64 %left, 1
   store i64 %fewer, field known.left of %known
-  jump %done unless icmp eq i64 %fewer, 0
+  ret void if icmp ne i64 %fewer, 0
   store i64 0, field known.trying of %known
-  %other = load i64, ptr %other.p
-  %won = icmp ult i64 %tried, %other
-  %every = load i64, field known.every of %known
+  jump %again if %best
+  %every = load i64, ptr %every.p
   %twice = shl i64 %every, 1
   %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
-  %next = select i1 %won, i64 {soon}, i64 %rarer
-  store i64 %next, field known.every of %known
-done:
+  store i64 %rarer, ptr %every.p
+  ret void
+again:
+  store i64 {soon}, ptr %every.p
   ret void
 }
 """.replace("{trial}", str(_TRIAL)).replace("{late}", str(_TRIAL - _LATE)).replace("{soon}", str(_SOON))

@@ -33,7 +33,7 @@ _TEXT = """
 @team.ran = internal global i64 0                 ; programs that the caller ran, for who is @busy like what follows
 @team.began = internal global i64 0               ; when the caller began to
 @team.inside = internal global i64 0              ; members beside the caller that may run programs
-@team.chosen = internal global i64 0              ; 1 if the open job runs on the team
+@team.chosen = internal global i64 0              ; 1 if the last job that was opened runs on the team
 @tt.team.cost = global [2 x i64] zeroinitializer  ; ticks that jobs take beyond their share: by workers, by the team
 @ideal = internal global i64 0                    ; ticks of the open job, shared by all
 @untried = internal global i64 0                  ; jobs since the other was tried
@@ -96,7 +96,7 @@ compare:
 workers:
 done:
   %team = phi i64 [%word, %compare], [0, %workers]
-  store i64 %team, ptr @team.chosen
+  store atomic i64 %team, ptr @team.chosen monotonic, align 8
   ret i64 %team
 }
 

@@ -13,7 +13,8 @@ lately, if that is below a millisecond, else 20 us. So launches in a loop find t
 launches now and then has no thread spinning, and a pool spins for two milliseconds at most. After 20 us a worker that
 looks for work yields to any thread that has some.
 
-Where torch computes in the process, its threads may run a job instead (openmp.py).
+Where torch computes in the process, its threads may run a job instead (openmp.py). Workers sleep then: a thread of
+torch's that finds its processor taken comes milliseconds late.
 
 There is one open job at a time. A launch that finds the pool taken, by another Python thread, runs alone.
 
@@ -224,6 +225,8 @@ leave:
   %left = atomicrmw sub ptr @state, i64 2 release
   jump %sleep if %none else %look
 idle:
+  %team = load atomic i64, ptr @team.chosen monotonic, align 8
+  jump %sleep if icmp ne i64 %team, 0             ; it needs the processors
   call void @pause()
   %now = call i64 @ticks()
   %spent = sub i64 %now, %since
