@@ -73,25 +73,36 @@ class Machine(NamedTuple):
         """
         return min(self.most_shared, self.shared // programs - self.reserved)
 
-    def programs_of(self, threads: int, registers: int) -> int:
-        """How many programs of so many threads, with so many registers each, the processor holds at once, shared memory
-        aside; at least 1.
+    def warps_of(self, registers: int, files: int | None = None) -> int:
+        """How many warps find registers, with so many for a thread. A quarter of the processor has a quarter of them.
 
         >>> hopper = MACHINES["cuda"][90]
-        >>> hopper.programs_of(256, 128), hopper.programs_of(384, 168)
-        (2, 1)
+        >>> hopper.warps_of(128), hopper.warps_of(136), hopper.warps_of(168)
+        (16, 12, 12)
         """
-        return max(1, min(self.register_file // (threads * registers), self.threads // threads))
+        for_warp = _up(max(registers, 1) * self.warp_size, self.unit)
+        return (files or self.files) * self.registers // _QUARTERS // for_warp * _QUARTERS
 
-    def registers_of(self, threads: int, most: int | None = None) -> int:
-        """The most registers of each of so many threads that the processor holds at once, at most `most`.
+    def programs_of(self, warps: int, registers: int) -> int:
+        """How many programs of so many warps, with so many registers for a thread, the processor holds at once, shared
+        memory aside; at least 1.
 
         >>> hopper = MACHINES["cuda"][90]
-        >>> hopper.registers_of(128), hopper.registers_of(512), hopper.registers_of(512, most=64)
-        (255, 128, 64)
+        >>> hopper.programs_of(8, 128), hopper.programs_of(12, 168), hopper.programs_of(5, 136)
+        (2, 1, 2)
+        """
+        return max(1, min(self.warps_of(registers), self.warps) // warps)
+
+    def registers_of(self, warps: int, most: int | None = None) -> int:
+        """The most registers of a thread with which the processor holds so many warps at once, at most `most`.
+
+        >>> hopper = MACHINES["cuda"][90]
+        >>> hopper.registers_of(4), hopper.registers_of(15), hopper.registers_of(16), hopper.registers_of(16, most=64)
+        (255, 128, 128, 64)
         """
         unit = self.unit // self.warp_size
-        return min(self.thread_registers, most or self.thread_registers, self.register_file // threads // unit * unit)
+        each = self.register_file // _QUARTERS // -(-warps // _QUARTERS) // self.warp_size
+        return min(self.thread_registers, most or self.thread_registers, each // unit * unit)
 
 
 _QUARTERS, _SCALAR_UNIT = 4, 16
@@ -237,11 +248,10 @@ def occupancy_of(registers: int, shared: int, warps: int, target: Any, scalars: 
     """
     has = machine(target)
     programs = has.single if warps == 1 and has.single else has.programs
-    for_warp = _up(max(registers, 1) * has.warp_size, has.unit)
     each = _up(shared, has.shared_unit) + has.reserved
     by_shared = programs if each == 0 else has.shared // each
     limits = {"warps": has.warps // warps, "programs": programs,
-              "registers": has.registers // _QUARTERS // for_warp * _QUARTERS // warps,
+              "registers": has.warps_of(registers, files=1) // warps,
               "shared memory": 0 if shared > has.most_shared else by_shared}  # fmt: skip
     if has.scalars and scalars:
         limits["scalar registers"] = has.scalars // _up(scalars, _SCALAR_UNIT) * _QUARTERS // warps

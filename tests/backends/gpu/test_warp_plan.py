@@ -45,6 +45,13 @@ def test_persistence_and_registers(columns, k, persistent, extra):
     assert plan.roles.first == (plan.roles.consumers if extra == 1 else plan.roles.launched)
 
 
+def test_warps_find_registers_in_their_quarter_of_the_multiprocessor():
+    """Two blocks of five warps would have 200 registers a thread by a sum, and find room with 168: a single extra warp
+    is no gain then."""
+    (plan,) = plans_of(prepared(tiles_with_bias, tiles(256, 512), stages=2), HOPPER).plans
+    assert plan.roles.extra == 4
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("from_index", [False, True])
 def test_the_axis_that_decides_lengths(axis, from_index):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....analysis.axis_info import analyze
 from ....named_tuples import NamedTuple
+from ...occupancy import Machine
 from ..layout.across import is_across
 from ..multiprocessor import Multiprocessor
 from .trace import Threads
@@ -37,7 +38,7 @@ class Capabilities(NamedTuple):
     threads: Threads
 
 
-_NOBODY = Threads(Multiprocessor(), 1, 1, 0, 0, 0)
+_NOBODY = Threads(Multiprocessor(), Machine(0, 0, 0, 0, 0), 0, 0, 0)
 _no = lambda *_: False
 NO_DOTS = Capabilities(_no, _no, _no, _no, _no, _no, _no, _NOBODY)  # for loops without dots
 
@@ -76,8 +77,8 @@ def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ..
             width = min(width, info(load.operands[1]).constancy[along])
         return width * size
 
-    threads = Threads(target.multiprocessor, warps, target.warp_size, target.machine.thread_registers,
-                      target.machine.register_file, target.shared_bytes)  # fmt: skip
+    threads = Threads(target.multiprocessor, target.machine, warps, target.machine.thread_registers,
+                      target.shared_bytes)  # fmt: skip
     return Capabilities(
         fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,
         vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), threads=threads,

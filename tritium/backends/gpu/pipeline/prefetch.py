@@ -49,7 +49,7 @@ def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Modul
     if ops.for_ not in module.kinds:
         return module
     assumed, threads = Assumed(module), target.warp_size * module.attrs["num_warps"]
-    most = target.machine.registers_of(threads, module.attrs.get("maxnreg"))
+    most = target.machine.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
     reordering, registers = Reordering.of(module, assumed), (most + 1) // target.cost.prefetch_share
     dots, copies = target.cost.prefetched_dots, copies and target.async_copies is not None
     can = capabilities(target, module, assumed.nonnegative) if dots and copies else NO_DOTS

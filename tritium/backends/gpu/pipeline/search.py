@@ -85,11 +85,11 @@ def search(setting: Setting, candidates: Iterable[Candidate], stages: int) -> Ch
 def _draft(setting: Setting, candidate: Candidate, stages: int, mmas: Mmas) -> _Draft:
     threads, (steps, words) = setting.threads, trace(setting, candidate)
     m = threads.machine
-    registers = words // (threads.warp_size * threads.warps)
+    registers = words // threads.count
     spilled = max(0, registers + m.beside_tiles - threads.registers)
     serial = spilled > m.spilled_beside_tiles
     if serial:
-        steps = _spill(steps, 4 * spilled * threads.warp_size * threads.warps / setting.groups, m)
+        steps = _spill(steps, 4 * spilled * threads.count / setting.groups, m)
     blocks, loaded = _blocks(setting, registers, stages), setting.loaded
     fixed = (m.store * setting.results + m.fill * (candidate.mode == "copies")) / m.trips / blocks**2
     alone = chain(steps, mmas)
@@ -110,8 +110,8 @@ def _blocks(setting: Setting, registers: int, stages: int) -> int:
     """How many blocks share a multiprocessor."""
     threads = setting.threads
     shared = stages * setting.staged + setting.outer
-    taken = min(threads.registers, registers + threads.machine.beside_tiles_at_ease) * threads.warp_size * threads.warps
-    by_registers = threads.blocks or threads.register_file // taken
+    taken = min(threads.registers, registers + threads.machine.beside_tiles_at_ease)
+    by_registers = threads.blocks or threads.has.programs_of(threads.warps, taken)
     return max(1, min(by_registers, threads.shared_bytes // max(1, shared)))
 
 

@@ -105,7 +105,7 @@ def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: 
     """True if the tiles of loads have room in half of the registers that the sums of a loop leave, and beside the
     fragments of dots that read registers, which are as large."""
     threads = target.warp_size * module.attrs["num_warps"]
-    most = target.machine.registers_of(threads, module.attrs.get("maxnreg"))
+    most = target.machine.registers_of(module.attrs["num_warps"], module.attrs.get("maxnreg"))
     sums = sum(registers_of(x.type, threads, packed=True) for x in info.loop.operands[3:])
     room = min(target.cost.thread_copy_registers, (most - sums) // 2)
     return sum(registers_of(load.type, threads) for load in loads) * (1 if info.dots else 2) <= room

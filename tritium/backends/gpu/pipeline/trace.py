@@ -22,6 +22,7 @@ from ..ops import bytes_of, op_of
 from .simulate import Step
 
 if TYPE_CHECKING:
+    from ...occupancy import Machine
     from ..multiprocessor import Multiprocessor
     from ..tma import Roles
     from .loop_info import LoopInfo
@@ -46,16 +47,20 @@ class Threads(NamedTuple):
     its blocks. blocks: how many of them find registers, None if that follows from the registers they use."""
 
     machine: Multiprocessor
+    has: Machine
     warps: int
-    warp_size: int
     registers: int
-    register_file: int
     shared_bytes: int
     blocks: int | None = None
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.has.warp_size * self.warps
+
     def consumers(self, roles: Roles) -> Threads:
         """The threads beside a producer warp."""
-        blocks = self.register_file // (roles.first * self.warp_size * (self.warps + roles.extra))
+        blocks = self.has.programs_of(self.warps + roles.extra, roles.first)
         return self._replace(registers=roles.consumers, blocks=blocks)
 
 
@@ -202,7 +207,7 @@ class _Tracer:
     def body(self) -> None:
         """The whole iteration."""
         how, body = self.how, self.info.body
-        threads = self.setting.threads.warp_size * self.setting.threads.warps
+        threads = self.setting.threads.count
         self.run(Work(issue=self.machine.loop_instructions * threads))
         if self.copies_left:
             self.meet()

@@ -235,20 +235,18 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[Roles, ...]:
     ways = tma.warps(warps, max(dot.type.shape[-1] for dot in dots))
     if len(dots) > 1 or not ways or module.attrs.get("num_ctas", 1) > 1:
         return ways
-    threads = target.warp_size * (warps + 1)
     each = dots[0].type.numel // (target.warp_size * warps) + target.cost.registers_beside_sums
     resident = _Resident.of(target, module)
-    more = min(max(resident), target.machine.register_file // (threads * each))
-    usual = target.machine.register_file // (target.warp_size * (warps + ways[0].extra) * ways[0].first)
+    more = min(max(resident), target.machine.programs_of(warps + 1, each))
+    usual = target.machine.programs_of(warps + ways[0].extra, ways[0].first)
     if more <= min(resident.persistent, usual):
         return ways
-    return (Roles(1, 0, 0, target.machine.registers_of(more * threads)),)
+    return (Roles(1, 0, 0, target.machine.registers_of(more * (warps + 1))),)
 
 
 def _by_registers(roles: Roles, lifted: LiftedKernel, target: Target) -> int:
     """The blocks that registers allow on a multiprocessor."""
-    warps = lifted.module.attrs["num_warps"] + roles.extra
-    return target.machine.programs_of(target.warp_size * warps, roles.first)
+    return target.machine.programs_of(lifted.module.attrs["num_warps"] + roles.extra, roles.first)
 
 
 def _slots(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma) -> int:

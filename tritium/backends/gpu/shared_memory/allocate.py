@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def allocate_shared(module: Module, target: Target) -> Module:
     """Give every op that takes shared memory its addresses, and the module the bytes it takes in all."""
     warps, registers = module.attrs["num_warps"], module.attrs.get("registers")
-    threads = target.warp_size * (warps + module.attrs.get("producer_warps", 0))
-    programs = target.machine.programs_of(threads, registers) if registers else 1
+    all_warps = warps + module.attrs.get("producer_warps", 0)
+    programs = target.machine.programs_of(all_warps, registers) if registers else 1
     room = Room(target, warps, 0, (), "producer_warps" in module.attrs, programs)
     found: dict[Op, dict] = {}
 

@@ -141,7 +141,7 @@ def all_registers(has: Machine, traits: Traits, used: dict[str, int], size: int)
     """
     if traits.registers is not None or used.get("n_spills", 0) < _MANY or size > _LARGE:
         return None
-    most = has.registers_of(traits.threads)
+    most = has.registers_of(traits.threads // has.warp_size)
     return most if used["n_regs"] <= most // 2 else None
 
 
@@ -203,14 +203,13 @@ def room_for_another(has: Machine, traits: Traits, used: dict[str, int], shared:
     """
     if traits.registers is not None or "n_regs" not in used:
         return None
-    threads, unit = traits.threads, has.unit // has.warp_size
-    rounded = -(-used["n_regs"] // unit) * unit
-    blocks = has.register_file // (threads * rounded) + 1
-    waits, few = traits.products and traits.async_copies, (blocks - 1) * threads <= _FEW
+    warps = traits.threads // has.warp_size
+    blocks = has.warps_of(used["n_regs"]) // warps + 1
+    waits, few = traits.products and traits.async_copies, (blocks - 1) * traits.threads <= _FEW
     if not waits and (not few or used.get("n_spills", 0)):
         return None
-    most = has.registers_of(blocks * threads)
-    fits = shared <= has.shared_of(blocks) and blocks * threads <= has.threads
+    most = has.registers_of(blocks * warps)
+    fits = shared <= has.shared_of(blocks) and blocks * warps <= has.warps
     return most if fits and most >= (_CLOSE if waits else _FAR) * used["n_regs"] else None
 
 
