@@ -29,8 +29,9 @@ def tiles(columns, k):
     return [x, y, np.arange(256, dtype=np.float32), np.zeros((128, 256), np.float16), 256, k, 64, columns, 64]
 
 
-@pytest.mark.parametrize(("block", "stages", "slots"), [(16, 2, 8), (64, 2, 2), (64, 3, 3), (16, 9, 9)])
+@pytest.mark.parametrize(("block", "stages", "slots"), [(16, 2, 9), (64, 2, 6), (64, 3, 6), (16, 20, 24)])
 def test_slots(block, stages, slots):
+    """At least four, and as many as leave room for as many blocks; more if they are asked for."""
     module = prepared(product, [*arrays(64, 64, 4 * block), 64, 64, 4 * block, block], 4, stages)
     (plan,) = plans_of(module, HOPPER).plans
     assert plan.slots == slots

@@ -45,7 +45,7 @@ def test_a_producer_warp():
                         target="cuda:90a")
     found = timeline(launch)
     (loop,) = found.loops
-    assert found.roles == ("producer warp", "consumer warps") and (loop.how, loop.distance) == ("producer warp", 3)
+    assert found.roles == ("producer warp", "consumer warps") and (loop.how, loop.distance) == ("producer warp", 5)
     assert [w.what.split()[0] for w in loop.producer if w.kind == "load"] == ["TMA", "TMA"]
     assert [w.kind for w in loop.body] == ["wait", "mma"] and [w.kind for w in loop.epilogue] == ["store"]
 

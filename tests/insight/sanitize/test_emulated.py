@@ -65,8 +65,9 @@ def run_turned():
 
 
 def run_product(kernel=product):
-    a, b, c = torch.randn(64, 256).half(), torch.randn(256, 64).half(), torch.zeros(64, 64)
-    kernel[(1,)](a, b, c, 256, N=64, BLOCK=64)
+    k = 512  # more tiles than there are slots for them
+    a, b, c = torch.randn(64, k).half(), torch.randn(k, 64).half(), torch.zeros(64, 64)
+    kernel[(1,)](a, b, c, k, N=64, BLOCK=64)
     return c, a.float() @ b.float()
 
 

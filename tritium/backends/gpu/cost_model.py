@@ -77,8 +77,12 @@ class CostModel(Frozen):
     warps_with_all_registers: int = 8
 
     # --- warp specialization -------------------------------------------------------------------------------------
-    # Registers of a consumer beside the sums of its dot, where it does nothing else.
+    # Registers of a consumer beside the sums of its dot, where it does nothing else: as many as it may need, and as few
+    # as it may take.
     registers_beside_sums: int = 0
+    fewest_beside_sums: int = 0
+    # Slots that a persistent product has at least, if they find room.
+    least_slots: int = 0
     # Programs whose loops differ in length are dealt to persistent blocks by length, if at most so many have the same
     # length: these run side by side and share no tiles. More than that level out in the order of the grid.
     dealt_together: int = 0

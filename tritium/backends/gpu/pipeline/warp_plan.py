@@ -142,6 +142,10 @@ def _plans(module: Module, target: Target) -> Plans:
     return Plans(tuple(_completed(draft, lifted, target, tma) for draft in drafts))
 
 
+def _dots(module: Module) -> list[Op]:
+    return [op for op in walk(module.body) if op.kind is ops.dot]
+
+
 def _multiplies(op: Op) -> bool:
     """True for a loop around dots."""
     return op.kind is ops.for_ and has_dots(op)
@@ -169,8 +173,9 @@ def _drafts(lifted: LiftedKernel, target: Target, tma: Tma,
 def _completed(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma) -> WarpPlan:
     """The plan of a draft: how many slots there are, and whether blocks are persistent."""
     roles, can, work = draft
-    slots = _slots(draft, lifted, target, tma)
-    if any(map(_synchronizes, walk(lifted.module.body))) or _gains_by_single_programs(draft, lifted, target):
+    single = any(map(_synchronizes, walk(lifted.module.body))) or _gains_by_single_programs(draft, lifted, target)
+    slots = _slots(draft, lifted, target, tma, single)
+    if single:
         return WarpPlan(lifted, can, tma, roles, work, slots, persistent=False)
     return WarpPlan(lifted, can, tma, roles, work, slots, True, _reads_one_axis(lifted), _lengths(lifted, work.loops))
 
@@ -207,7 +212,7 @@ class _Resident(NamedTuple):
     @staticmethod
     def of(target: Target, module: Module) -> _Resident:
         """Those of a kernel with one dot."""
-        dot = next(op for op in walk(module.body) if op.kind is ops.dot)
+        dot = _dots(module)[0]
         loops = [op for op in walk(module.body) if _multiplies(op)]
         stages = max(stages_of(op, module) for op in loops)
         tiles, stored = stages * sum(bytes_of(x.type) for x in dot.operands[:2]), _stored_bytes(module)
@@ -230,8 +235,7 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[Roles, ...]:
 
     A kernel of one small dot does better with a single extra warp, and threads that keep the registers they begin with,
     if a multiprocessor then holds more blocks: they hide each other's latency, and more programs run at once."""
-    dots = [op for op in walk(module.body) if op.kind is ops.dot]
-    warps = module.attrs["num_warps"]
+    dots, warps = _dots(module), module.attrs["num_warps"]
     ways = tma.warps(warps, max(dot.type.shape[-1] for dot in dots))
     if len(dots) > 1 or not ways or module.attrs.get("num_ctas", 1) > 1:
         return ways
@@ -249,14 +253,28 @@ def _by_registers(roles: Roles, lifted: LiftedKernel, target: Target) -> int:
     return target.machine.programs_of(lifted.module.attrs["num_warps"] + roles.extra, roles.first)
 
 
-def _slots(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma) -> int:
-    """The stages of the loops. Small tiles get more than were asked for: a few would wait for L2 each time."""
-    (roles, can, work), module = draft, lifted.module
+def _slots(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma, single: bool) -> int:
+    """The stages of the loops. Small tiles get more than were asked for: a few would wait for L2 each time. So does a
+    persistent product, as many as find room beside those of the other blocks: a slot is not filled again before the
+    dot that reads it has ended. Blocks that run a `single` program each are there for their number."""
+    (roles, can, work), module, machine = draft, lifted.module, target.machine
     asked = slots_of(work.loops, can, tma)
     if work.ahead or lifted.blocks > 1:
         return asked
-    free = target.machine.shared_of(_by_registers(roles, lifted, target)) - _stored_bytes(module) - _BESIDE_BUFFERS
-    return max(asked, min(target.cost.loaded_ahead, free, tma.room) // slot_bytes(work.loops, can))
+    size, blocks = slot_bytes(work.loops, can), _by_registers(roles, lifted, target)
+    room = lambda blocks: min(machine.shared_of(blocks) - _stored_bytes(module) - _BESIDE_BUFFERS, tma.room) // size
+    least = max(asked, min(target.cost.loaded_ahead // size, room(blocks)))
+    dots = _dots(module)
+    if single or len(dots) > 1:
+        return least
+    least = max(least, min(target.cost.least_slots, room(1)))
+    if roles.extra == 1:  # registers are its limit, not what it takes
+        warps = module.attrs["num_warps"]
+        taken = dots[0].type.numel // (target.warp_size * warps) + target.cost.fewest_beside_sums
+        blocks = machine.programs_of(warps + 1, taken)
+    while blocks > 1 and room(blocks) < least:
+        blocks -= 1
+    return max(least, room(blocks))
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
