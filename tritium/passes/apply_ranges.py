@@ -159,7 +159,7 @@ def _narrow(b, x):
     value = number(x)
     if value is not None:
         return full(b, value, T.with_element(x.type, T.i32)) if _fits((value, value)) else None
-    if type(x) is not Op:
+    if type(x) is not Op or T.element(x.type) is not T.i64:  # a cast to i64 has operands of other types
         return None
     if x.kind is ops.cast and T.element(x.operands[0].type) is T.i32:
         return x.operands[0]
