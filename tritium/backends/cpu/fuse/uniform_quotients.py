@@ -80,7 +80,7 @@ def _first(lo: Lowering, x: Value, idx: Sequence[Coordinate], fact: str) -> Inde
     if lo.runs and x in lo.runs:
         known, axis = lo.runs[x]
         return tuple([(b, None) for b, _ in idx]) if known == fact and idx[axis][1] is not None else None
-    if type(x) is not Op or not _asks(lo, x):
+    if type(x) is not Op or not _asks(lo, x) or lo.fills(x):
         return None
     axes = [(axis, base, lane) for axis, (base, lane) in enumerate(idx) if lane is not None]
     if len(axes) != 1:

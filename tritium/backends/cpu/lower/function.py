@@ -17,7 +17,7 @@ from .... import ops
 from ....analysis.axis_info import AxisAnalysis
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Arg, Result
+from ....ir.core import Arg, Op, Result
 from ....ir.preconditions import Preconditions, preconditions_of
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
@@ -34,7 +34,7 @@ from .scratch import Arena, View
 from .table import is_lazy, puller, statement, statement_of
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Module, Op, Value
+    from ....ir.core import Block, Module, Value
     from ...llvm.target import CpuTarget
     from ..fuse.index import Index
     from .scratch import Buffer
@@ -156,7 +156,7 @@ class Lowering(Emitter):
         self.kept = ()  # tiles that the loops of the next op also write to scratch
         self.callees = {}  # functions by name
         self.stop: Callable[[], Any] = self.w.ret  # emits the end of the program
-        self._slots, self._lazy = {}, {}
+        self._slots, self._lazy, self._fills = {}, {}, {}
 
     # --- the kernel -----------------------------------------------------------------------------------------------
     def kernel(self, fault_record: bytes) -> None:
@@ -252,15 +252,47 @@ class Lowering(Emitter):
         """While open, chunks of `xs` are also written to scratch when computed; afterwards `xs` are buffered."""
         mine = {x: self.allocate(x) for x in xs if x not in self.buffers}
         self.written -= mine.keys()
-        outer = self.pending
-        self.pending = {**outer, **mine}
+        outer = self.pending, self._fills
+        self.pending, self._fills = {**self.pending, **mine}, {}
         yield
-        self.pending = outer
+        self.pending, self._fills = outer
         for k, buffer in mine.items():
             if k in self.written:
                 self.buffers[k] = buffer
             else:
                 self.arena.release(buffer)
+
+    def fills(self, x: Value) -> bool:
+        """Whether the computation of a tile also writes others to scratch: all elements of it have to be computed."""
+        if not self.pending or type(x.type) is not T.Tile or x in self.buffers:
+            return False
+        found = self._fills.get(x)
+        if found is None:
+            op: Any = x.op if type(x) is Result else x
+            behind = op.operands if type(op) is Op and self.is_lazy(op) else ()
+            found = self._fills[x] = any(y in self.pending or self.fills(y) for y in behind)
+        return found
+
+    @contextmanager
+    def keeping_loaded(self) -> Iterator[None]:
+        """While open, tiles that are computed without memory are not written to scratch: later loops do that again."""
+        outer = self.pending, self._fills
+        self.pending, self._fills = {x: y for x, y in self.pending.items() if not self._is_computable(x)}, {}
+        yield
+        self.pending, self._fills = outer
+
+    def _is_computable(self, x: Value) -> bool:
+        """Whether a tile is a function of scalars and indices."""
+        stack, seen = [x], set()
+        while stack:
+            x = stack.pop()
+            if type(x.type) is not T.Tile or x in seen:
+                continue
+            if type(x) is not Op or x.kind is ops.load or x in self.buffers or not self.is_lazy(x):
+                return False
+            seen.add(x)
+            stack += x.operands
+        return True
 
     # --- scratch --------------------------------------------------------------------------------------------------
     def allocate(self, x: Value) -> Buffer:

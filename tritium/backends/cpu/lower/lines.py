@@ -56,7 +56,7 @@ class Lines:
         """`put` the chunks of all pieces inside the mask, and before them, if `blank`, those of pieces that are not
         wholly inside, as if the mask were false."""
         lo = self.lo
-        with self._pieces() as (rows, start, stop):
+        with lo.keeping_loaded(), self._pieces() as (rows, start, stop):
             def index(base: int | Val, n: int) -> Index:
                 return (*[(i, None) for i in rows], (base, iota(n)))
 
@@ -115,7 +115,8 @@ def of_load(lo: Lowering, x: Value) -> Lines | None:
     if load is None or load.attrs["volatile"] or not shape:
         return None
     found = runs.find(lo, load.operands[0], len(shape) - 1)
-    if found is None or load.mask is None and _is_known(lo, found) or _buffers_behind(lo, x):
+    if found is None or not _is_bound(lo, load.mask) or load.mask is None and _is_known(lo, found) \
+            or _buffers_behind(lo, x):
         return None
     lo.ahead.discard(load)
     return Lines(lo, load.operands[0], found, load.mask, max(T.element(load.type).bytes, T.element(x.type).bytes))
@@ -128,9 +129,15 @@ def of_store(lo: Lowering, op: Op) -> Lines | None:
     if not shape or not _is_held(lo, x):
         return None
     found = runs.find(lo, pointers, len(shape) - 1)
-    if found is None or op.mask is None and _is_known(lo, found):
+    if found is None or not _is_bound(lo, op.mask) or op.mask is None and _is_known(lo, found):
         return None
     return Lines(lo, pointers, found, op.mask, T.element(x.type).bytes)
+
+
+def _is_bound(lo: Lowering, mask: Value | None) -> bool:
+    """Whether a mask may be computed once for a piece: no tile behind it is kept for later loops."""
+    with lo.keeping_loaded():
+        return mask is None or mask not in lo.pending and not lo.fills(mask)
 
 
 def _is_known(lo: Lowering, found: Runs) -> bool:

@@ -90,6 +90,8 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
             vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
     for loose in form.loose:
         at = loose_index(lo, loose, idx)
+        if loose.value in lo.pending:  # all its elements are written to scratch, not only those below
+            lo.ev(loose.value, at)
         first = counting(lo, loose.value, at) if type(loose.scale) is int else None
         if first is not None and (loose.value not in lo.buffers or loose.value in lo.runs):
             terms.append(lo.mul(first_number(lo, loose.value, first), loose.scale))
@@ -120,7 +122,7 @@ def _wrapped(lo: Lowering, loose: Loose, at: Index) -> tuple[Val, Val] | None:
         return None
     top, n = (form_of(lo, y) for y in x.operands)
     axes = [(axis, base, lane) for axis, (base, lane) in enumerate(at) if lane is not None]
-    if top.loose or not is_uniform(n) or x in lo.buffers or len(axes) != 1:
+    if top.loose or not is_uniform(n) or x in lo.buffers or lo.fills(x) or len(axes) != 1:
         return None
     ((axis, base, lane),), w = axes, lo.w
     stride, limit = top.strides[axis], lo.const(n.base)

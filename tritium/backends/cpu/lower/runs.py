@@ -78,6 +78,9 @@ def find(lo: Lowering, pointers: Value, axis: int) -> Runs | None:
     form = form_of(lo, pointers)
     if form.pointer is None or not form.loose:
         return None
+    with lo.keeping_loaded():
+        if lo.fills(pointers):
+            return None
     growth = Growth(lambda x: form_of(lo, x), lambda x: x if type(x) is int else None, lambda x: x in lo.buffers)
     if growth.along(form, axis) != 1 or not growth.tests or (growth.shortest() or LEAST) < LEAST:
         return None

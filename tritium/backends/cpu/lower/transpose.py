@@ -96,9 +96,6 @@ def _across(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, ma
     `put(idx, chunk)` prepares a store and returns a function that emits it.
     """
     inside = predication.tile_inside(lo, masks)
-    if inside is None:
-        _squares(lo, x, shape, axis, to, masks, put, found)
-        return
 
     def hot():
         with lo.inside(), lo.assuming(masks):
@@ -112,7 +109,11 @@ def _across(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, ma
         with lo.inside(), lo.loops(shape) as at:
             idx = tuple([(i, None) for i in at])
             put(idx, lo.ev(x, idx))()
-    lo.either(inside, hot, cold, likely=True)
+    with lo.keeping_loaded():
+        if inside is None:
+            _squares(lo, x, shape, axis, to, masks, put, found)
+        else:
+            lo.either(inside, hot, cold, likely=True)
 
 
 def _masks(lo: Lowering, x: Value) -> Any:
