@@ -203,3 +203,9 @@ def moved_pointer_that_is_none(out_ptr, bias_ptr):
 def compared_argument_that_is_none(out_ptr, limit):
     if limit > 0:
         tl.store(out_ptr, 1.0)
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def stored_list(out_ptr, x_ptr):
+    i = tl.arange(0, 64)
+    tl.store(out_ptr + i, [tl.load(x_ptr + i), 1])

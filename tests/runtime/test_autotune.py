@@ -178,6 +178,12 @@ class TestPruning:
             launch(tuner(Recorder(), prune_configs_by={"perf_model": lambda **k: 0, "top_k": 1.5}), None, 8)
 
 
+def test_rules_of_pruning_that_do_not_exist():
+    with pytest.warns(UserWarning, match="prune_configs_by has no rule 'early_prune', so it is ignored") as told:
+        autotune([Config({"BLOCK": 1})], ["n"], prune_configs_by={"early_prune": list, "top_k": 3})(Recorder())
+    assert len(told) == 1 and told[0].filename == __file__
+
+
 class TestHooks:
     class Adder(Recorder):
         def run(self, x, n, **kwargs):
@@ -196,6 +202,11 @@ class TestHooks:
         assert x.tolist() == [1.0] * 3
         launch(t, x, 8)
         assert x.tolist() == [2.0] * 3
+
+    @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
+    def test_names_that_no_argument_has(self, option):
+        with pytest.raises(KeyError, match=r"'xx' is none\nhint: did you mean x\?"):
+            launch(tuner(self.Adder(), **{option: ["xx"]}), np.full(3, 7.0), 8)
 
     def test_arguments_that_are_none_are_left_alone(self):
         t = tuner(Recorder(), reset_to_zero=["x"], restore_value=["EVEN", "x"])

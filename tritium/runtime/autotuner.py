@@ -214,6 +214,7 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
         tuner = Autotuner(fn, fn.arg_names, configs, list(key), reset_to_zero, restore_value, pre_hook, post_hook,
                           prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
         tuning.check_keys(tuner.__name__, tuner.keys, tuner.arg_names, tuner.configs)
+        tuning.check_rules(tuner.__name__, prune_configs_by or ())
         return tuner
 
     return decorate

@@ -68,6 +68,7 @@ class Measuring(Wrapper[T]):
         self.restore_copies: dict[str, Any] = {}
 
         def reset_and_save(args: dict[str, Any], reset_only: bool = False) -> None:
+            tuning.check_arguments(self.__name__, [*self.reset_to_zero, *self.restore_value], args, self.arg_names)
             for name in self.reset_to_zero:
                 if args[name] is not None:  # an optional argument that was left out
                     tuning.zero(args[name])

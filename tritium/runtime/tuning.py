@@ -6,12 +6,12 @@ import contextlib
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
 from tritium import knobs
-from tritium.refusals import misnamed
+from tritium.refusals import UnknownName, misnamed, refusal
 from tritium.tensors import device_of
 
 # The launch options a Config carries beside its meta-parameters.
@@ -144,6 +144,31 @@ def check_keys(kernel: str, keys: Iterable[str], names: Sequence[str], configs: 
         if key not in known and key not in _KEYWORDS:
             warnings.warn(f"autotune of kernel `{kernel}`: the key {key!r} is no parameter, so it is ignored\n"
                           f"hint: {misnamed(kernel, str(key), names)}", stacklevel=3)
+
+
+def check_arguments(kernel: str, wanted: Iterable[str], args: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse names in `reset_to_zero` and `restore_value` that no argument has.
+
+    >>> check_arguments("add", ["out"], {"x": 1, "out": 2}, ["x", "out"])
+    """
+    for name in wanted:
+        if name not in args:
+            message = f"autotune of kernel `{kernel}`: reset_to_zero and restore_value name arguments, {name!r} is none"
+            raise refusal(UnknownName, message, misnamed(kernel, str(name), names))
+
+
+_RULES = ("perf_model", "top_k", "early_config_prune")
+
+
+def check_rules(kernel: str, rules: Iterable[str]) -> None:
+    """Warn of a key of `prune_configs_by` that means nothing: all configurations would be tried.
+
+    >>> check_rules("add", {"top_k": 2})
+    """
+    for rule in rules:
+        if rule not in _RULES:
+            warnings.warn(f"autotune of kernel `{kernel}`: prune_configs_by has no rule {rule!r}, so it is ignored\n"
+                          f"hint: the rules are {', '.join(_RULES)}", stacklevel=3)
 
 
 _ACCUMULATES = r'= atomic .*how="(?:add|xor)"'
