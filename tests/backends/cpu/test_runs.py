@@ -201,3 +201,19 @@ def test_lines_of_all_ranks(width, count, fixed):
         results.append((out, sums))
     for mine, theirs in zip(*results, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@triton.jit
+def wrapped(x_ptr, out_ptr, begin, n, M: tl.constexpr, K: tl.constexpr):
+    m, k = tl.arange(0, M)[:, None], tl.arange(0, K)[None, :]
+    x = tl.load(x_ptr + (begin + m + k * M) % n)
+    tl.debug_barrier()
+    tl.store(out_ptr + m * K + k, x)
+
+
+@pytest.mark.parametrize("begin", [0, 118, 297])
+@pytest.mark.parametrize("n", [9, 32, 300])
+def test_runs_of_columns_end_at_different_rows(begin, n):
+    x, out = np.arange(n, dtype=np.int32), np.full((8, 32), -1, np.int32)
+    wrapped[(1,)](x, out, begin, n, M=8, K=32)
+    assert np.array_equal(out, (begin + np.arange(8)[:, None] + np.arange(32) * 8) % n)

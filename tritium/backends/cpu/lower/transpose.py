@@ -185,7 +185,8 @@ def _tested_square(lo: Lowering, x: Value, row: int | Val, column: int | Val, in
         inside = [predication.mask_of(lo, mask, at) for mask in masks for at in along]
         tests, tested = [mask.all_lanes(lo) for mask in inside if mask is not None], masks
     else:
-        tests, tested = [found.unbroken(lo, index((row, None), (column, None)), 4)], ()
+        starts = [index((row, None), (lo.add(column, k), None)) for k in range(4)]
+        tests, tested = list(dict.fromkeys([found.unbroken(lo, at, 4) for at in starts])), ()
     test = functools.reduce(lambda a, b: lo.w.binary("and", a, b), tests, lo.w.const("i1", True))
 
     def run() -> None:
