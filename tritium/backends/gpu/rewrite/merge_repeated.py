@@ -16,11 +16,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .... import ops
+from ....ir import types as T
 from ....ir.builder import attr_key, op_key
 from ....ir.core import Block, Module, Op, Result, Value, walk
 from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
+from ....passes.simplify import full
 from ..ops import bytes_of
 
 if TYPE_CHECKING:
@@ -99,7 +101,10 @@ class Earlier:
 def _elsewhere(b: Rewriter, op: Op, found: Value) -> Value:
     """What an earlier load gives, with the value that a load has where its mask is off."""
     mine, theirs = op.operands[2:], found.operands[2:] if type(found) is Op else ()
-    return ops.select(b, op.operands[1], found, *mine) if mine and mine != theirs else found
+    if theirs and not mine:  # a load without one gives zeros there
+        t = T.element(op.type)
+        mine = (full(b, 0.0 if type(t) is T.Scalar and t.is_float else 0, op.type),)
+    return ops.select(b, op.operands[1], found, *mine) if mine != theirs else found
 
 
 def _region_key(region: Block) -> tuple:
