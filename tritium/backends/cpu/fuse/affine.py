@@ -115,11 +115,12 @@ def described(x: Value) -> bool:
     """Whether `x` is an integer remainder of values with forms: computing it reads no memory."""
     if type(x) is not Op or x.kind is not ops.rem or not T.element(x.type).is_int:
         return False
-    stack = list(x.operands)
+    stack, seen = list(x.operands), set()
     while stack:
         x = stack.pop()
-        if type(x.type) is T.Tile:
+        if type(x.type) is T.Tile and x not in seen:
             if type(x) is not Op or x.kind not in ADDRESSING:
                 return False
+            seen.add(x)
             stack += x.operands
     return True

@@ -130,7 +130,7 @@ class Buffering:
     # --- costs ----------------------------------------------------------------------------------------------------
     def weigh(self, lazy: Sequence[Op]) -> None:
         """Estimate the instructions per chunk of each lazy value, and its longest dependence chain."""
-        users, weight = {}, self.weight
+        users, weight, others = {}, self.weight, set()  # others: no index arithmetic, which has closed forms
         for op in self.block.ops:
             for x in op.operands:
                 k = x.op if type(x) is Result else x
@@ -148,10 +148,12 @@ class Buffering:
                 cost += 1 if c >= KEEP and users.get(k, 0) > 1 else c  # a costly one with several users will be kept
                 depth = max(depth, d)
                 work += w
+            if not T.is_ptr(op.types[0]) and (kind not in ADDRESSING or not others.isdisjoint(op.operands)):
+                others.update(op.results)
             own = _own(op)
             weight[op] = (LOAD, depth + 1, 0) if kind is ops.load else \
                 (min(cost + own, 1000), depth + 1, min(work + own, 1000))
-            if depth >= DEEP and self.keepable(op):
+            if depth >= DEEP and (self.keepable(op) or op.results[0] in others):
                 self.required.add(op.results[0])
                 self.cut.add(op.results[0])
                 weight[op] = (1, 0, 0)
