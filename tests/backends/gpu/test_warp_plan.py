@@ -37,6 +37,13 @@ def test_slots(block, stages, slots):
     assert plan.slots == slots
 
 
+def test_results_in_pieces_leave_room_for_two_blocks():
+    """Four slots beside a whole result of 64 kB would leave a multiprocessor to one block."""
+    module = prepared(product, [*arrays(128, 128, 128), 128, 128, 128, 32])
+    (plan,) = plans_of(module, HOPPER).plans
+    assert plan.roles.extra == 4 and plan.slots == 5
+
+
 @pytest.mark.parametrize(("columns", "k", "persistent", "extra"), [(128, 512, False, 1), (128, 448, True, 4),
                                                                    (64, 512, True, 1)])
 def test_persistence_and_registers(columns, k, persistent, extra):

@@ -262,19 +262,24 @@ def _slots(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma, single
     if work.ahead or lifted.blocks > 1:
         return asked
     size, blocks = slot_bytes(work.loops, can), _by_registers(roles, lifted, target)
-    room = lambda blocks: min(machine.shared_of(blocks) - _stored_bytes(module) - _BESIDE_BUFFERS, tma.room) // size
+
+    def room(blocks: int, pieces: int = 1) -> int:
+        """Slots of each block, where results go to memory in so many pieces."""
+        return min(machine.shared_of(blocks) - _stored_bytes(module) // pieces - _BESIDE_BUFFERS, tma.room) // size
+
     least = max(asked, min(target.cost.loaded_ahead // size, room(blocks)))
     dots = _dots(module)
     if single or len(dots) > 1:
         return least
-    least = max(least, min(target.cost.least_slots, room(1)))
-    if roles.extra == 1:  # registers are its limit, not what it takes
+    least, pieces = max(least, min(target.cost.least_slots, room(1))), 2
+    if roles.extra == 1:  # registers are a limit, not what it takes; results are cut for as many blocks as that allows
         warps = module.attrs["num_warps"]
         taken = dots[0].type.numel // (target.warp_size * warps) + target.cost.fewest_beside_sums
-        blocks = machine.programs_of(warps + 1, taken)
-    while blocks > 1 and room(blocks) < least:
+        blocks, pieces = machine.programs_of(warps + 1, taken), 1
+    while blocks > 1 and room(blocks, pieces) < least:
         blocks -= 1
-    return max(least, room(blocks))
+    whole = room(blocks)
+    return max(least, whole if whole >= least else room(blocks, pieces))
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
