@@ -73,28 +73,25 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   ret i64 %trying if icmp ne i64 %trying, 0
   %share = load i64, ptr @share_after
   %short = icmp ult i64 %work, %share
-  %done = xor i1 %new, true
-  ret i64 1 if and i1 %short, %done               ; it is not worth sharing, nor trying to
+  %timed = xor i1 %new, true
+  ret i64 1 if and i1 %short, %timed              ; it is not worth sharing, nor trying to
   %since = load i64, field known.since of %known
   %more = add i64 %since, 1
   %every = load i64, field known.every of %known
   %due = icmp uge i64 %more, %every
   %then = select i1 %due, i64 0, i64 %more
   store i64 %then, field known.since of %known
-  jump %new.alone if %new
-  jump %new.shared if icmp eq i64 %shared, 0
-both:
   %slow = call i1 @slower(i64 %shared, i64 %alone)
   %by.one = xor i1 %slow, %due
   %way = select i1 %by.one, i64 1, i64 2
+  %untimed = select i1 %new, i64 1, i64 2
+  %not.shared = icmp eq i64 %shared, 0
+  %unknown = or i1 %new, %not.shared
   jump %try if %due
+  ret i64 0 if %unknown
   ret i64 %way
-new.alone:
-  jump %try if %due else %open
-new.shared:
-  jump %try if %due else %open
 try:
-  %other = phi i64 [%way, %both], [1, %new.alone], [2, %new.shared]
+  %other = select i1 %unknown, i64 %untimed, i64 %way
   store i64 %other, field known.trying of %known
   store i64 {trial}, field known.left of %known
   ret i64 %other
@@ -106,7 +103,6 @@ anew:
   store i64 {soon}, field known.every of %known
 forget:
   store i64 0, field known.trying of %known
-open:
   ret i64 0
 }
 
