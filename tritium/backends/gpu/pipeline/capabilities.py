@@ -38,7 +38,7 @@ class Capabilities(NamedTuple):
     threads: Threads
 
 
-_NOBODY = Threads(Multiprocessor(), Machine(0, 0, 0, 0, 0), 0, 0, 0)
+_NOBODY = Threads(Multiprocessor(), Machine(0, 0, 0, 0, 0), 1, 0, 0)
 _no = lambda *_: False
 NO_DOTS = Capabilities(_no, _no, _no, _no, _no, _no, _no, _NOBODY)  # for loops without dots
 

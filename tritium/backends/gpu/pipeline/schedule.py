@@ -305,7 +305,8 @@ def _can_alternate(setting: Setting, candidate: Candidate) -> bool:
         return False
     if len(openers) != max(1, len(candidate.first)) or not all(_can_begin(setting, dot) for dot in openers):
         return False
-    return all(dot.type.shape[0] >= setting.groups * setting.threads.machine.mma_rows for dot in setting.info.dots)
+    rows = setting.groups * setting.threads.multiprocessor.mma_rows
+    return all(dot.type.shape[0] >= rows for dot in setting.info.dots)
 
 
 def _can_begin(setting: Setting, dot: Op) -> bool:

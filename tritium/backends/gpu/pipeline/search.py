@@ -59,7 +59,7 @@ def search(setting: Setting, candidates: Iterable[Candidate], stages: int) -> Ch
 
     Where tiles are spilled, the assembler has a warpgroup wait for each MMA: no candidate is left that would not.
     """
-    mmas = Mmas(setting.threads.machine.mma, setting.threads.machine.mma_queue)
+    mmas = Mmas(setting.threads.multiprocessor.mma, setting.threads.multiprocessor.mma_queue)
     drafts = [_draft(setting, x, stages, mmas) for x in candidates]
     short = any(x.rest.spilled for x in drafts)
     drafts = [x for x in drafts if not x.serial or not x.candidate.in_flight and not x.candidate.first]
@@ -84,7 +84,7 @@ def search(setting: Setting, candidates: Iterable[Candidate], stages: int) -> Ch
 
 def _draft(setting: Setting, candidate: Candidate, stages: int, mmas: Mmas) -> _Draft:
     threads, (steps, words) = setting.threads, trace(setting, candidate)
-    m = threads.machine
+    m = threads.multiprocessor
     registers = words // threads.count
     spilled = max(0, registers + m.beside_tiles - threads.registers)
     serial = spilled > m.spilled_beside_tiles
@@ -110,8 +110,8 @@ def _blocks(setting: Setting, registers: int, stages: int) -> int:
     """How many blocks share a multiprocessor."""
     threads = setting.threads
     shared = stages * setting.staged + setting.outer
-    taken = min(threads.registers, registers + threads.machine.beside_tiles_at_ease)
-    by_registers = threads.blocks or threads.has.programs_of(threads.warps, taken)
+    taken = min(threads.registers, registers + threads.multiprocessor.beside_tiles_at_ease)
+    by_registers = threads.blocks or threads.machine.programs_of(threads.warps, taken)
     return max(1, min(by_registers, threads.shared_bytes // max(1, shared)))
 
 

@@ -43,11 +43,12 @@ class Candidate(NamedTuple):
 
 
 class Threads(NamedTuple):
-    """The threads that multiply: warps of a block, the most registers of a thread, and what a multiprocessor has for
-    its blocks. blocks: how many of them find registers, None if that follows from the registers they use."""
+    """The threads that multiply: the model of the multiprocessor and what it has for its blocks, as `Target` names
+    them; the warps of a block, the most registers of a thread, and the shared memory. blocks: how many find registers,
+    None if that follows from the registers they use."""
 
-    machine: Multiprocessor
-    has: Machine
+    multiprocessor: Multiprocessor
+    machine: Machine
     warps: int
     registers: int
     shared_bytes: int
@@ -56,11 +57,11 @@ class Threads(NamedTuple):
     @property
     def count(self) -> int:
         """How many there are."""
-        return self.has.warp_size * self.warps
+        return self.machine.warp_size * self.warps
 
     def consumers(self, roles: Roles) -> Threads:
         """The threads beside a producer warp."""
-        blocks = self.has.programs_of(self.warps + roles.extra, roles.first)
+        blocks = self.machine.programs_of(self.warps + roles.extra, roles.first)
         return self._replace(registers=roles.consumers, blocks=blocks)
 
 
@@ -91,7 +92,7 @@ class Setting:
     @functools.cached_property
     def groups(self) -> int:
         """Warpgroups of a block."""
-        return max(1, self.threads.warps // (self.threads.machine.warpgroup or self.threads.warps))
+        return max(1, self.threads.warps // (self.threads.multiprocessor.warpgroup or self.threads.warps))
 
     def order(self, first: tuple[Op, ...]) -> tuple[Op, ...]:
         """The dots in the order of issue."""
@@ -157,7 +158,7 @@ class Setting:
         return {op: self._work(op) for op in self.info.body.ops}
 
     def _work(self, op: Op) -> Work:
-        m, kind = self.threads.machine, op.kind
+        m, kind = self.threads.multiprocessor, op.kind
         if op in self.loads:
             return Work(shared=bytes_of(op.type))
         if kind is ops.load:
@@ -188,7 +189,8 @@ class _Tracer:
     """Walks through an iteration as `IterationEmitter` does."""
 
     def __init__(self, setting: Setting, candidate: Candidate):
-        self.setting, self.how, self.machine, self.info = setting, candidate, setting.threads.machine, setting.info
+        self.setting, self.how, self.info = setting, candidate, setting.info
+        self.machine = setting.threads.multiprocessor
         self.order = setting.order(candidate.first)
         self.steps: list[Step] = []
         self.since, self.loaded = [*NO_WORK], False  # the `Work` since the last step, and whether it loads
