@@ -89,8 +89,8 @@ def test_results_lie_where_tiles_have_if_more_blocks_find_room_so(check, columns
     check(tiles_with_bias, *args, grid=(2 * 256 // columns,), warps=4, stages=3)
 
 
-@pytest.mark.parametrize(("block", "stages", "slots"), [(16, 2, 9), (32, 2, 4), (64, 2, 6), (64, 3, 6), (16, 20, 24)])
+@pytest.mark.parametrize(("block", "stages", "slots"), [(16, 2, 6), (32, 2, 4), (64, 2, 6), (64, 3, 6), (16, 20, 24)])
 def test_tiles_are_loaded_further_ahead(block, stages, slots):
-    """At least 32 kB, and four slots; more if they find room beside those of as many blocks."""
+    """Up to 32 kB, and four slots at least; more if they find room beside those of as many blocks."""
     text = optimized(product, [*arrays(64, 64, 4 * block), 64, 64, 4 * block, block], 4, stages)
     assert set(re.findall(r"slots=(\d+)", text)) == {str(slots)}

@@ -77,8 +77,11 @@ class CostModel(Frozen):
     warps_with_all_registers: int = 8
 
     # --- warp specialization -------------------------------------------------------------------------------------
-    # Registers of a consumer beside the sums of its dot, where it does nothing else, as many as it may need.
-    registers_beside_sums: int = 0
+    # Registers of a consumer beside the sums of its dot, as many as it may need, where its kernel loads tiles outside
+    # of the loop around the dot.
+    beside_loaded_sums: int = 0
+    # The same, where it does not.
+    beside_sums: int = 0
     # The same, as few as it may take.
     fewest_beside_sums: int = 0
     # Slots that a persistent product has at least, if they find room.

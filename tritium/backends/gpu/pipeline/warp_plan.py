@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, walk
+from ....ir.core import Block, Op, walk
 from ....named_tuples import NamedTuple
 from ....passes.regions import trip_count
 from ..ops import MIN_TRANSFER, bytes_of
@@ -25,8 +25,8 @@ from .capabilities import Capabilities, capabilities
 from .lifted_kernel import LiftedKernel, Refused, computed_from
 from .loop_info import LoopInfo, stages_of
 from .producer_work import ProducerWork, find_producer_work, has_dots, slot_bytes, slots_of
-from .schedule import prefetched_loads, schedule_dots
-from .search import CLEARLY
+from .schedule import prefetched_loads, schedule_dots, setting_of
+from .search import CLEARLY, Estimate, search
 
 if TYPE_CHECKING:
     from ....ir.bounds import Pair
@@ -136,10 +136,11 @@ def _plans(module: Module, target: Target) -> Plans:
     drafts, refused = _drafts(lifted, target, tma, ways)
     if not drafts:
         return Plans((), refused)
+    plans = tuple(_completed(draft, lifted, target, tma) for draft in drafts)
     # Only a producer warp loads what the blocks of a cluster share once for all.
-    if lifted.blocks == 1 and _prefers_copies(module, target, drafts[0].work.loops):
+    if lifted.blocks == 1 and _prefers_copies(module, target, plans[0]):
         return Plans((), Refused(loops[0], "copies by all threads are faster, by the model of the multiprocessor"))
-    return Plans(tuple(_completed(draft, lifted, target, tma) for draft in drafts))
+    return Plans(plans)
 
 
 def _dots(module: Module) -> list[Op]:
@@ -180,9 +181,11 @@ def _completed(draft: _Draft, lifted: LiftedKernel, target: Target, tma: Tma) ->
     return WarpPlan(lifted, can, tma, roles, work, slots, True, _reads_one_axis(lifted), _lengths(lifted, work.loops))
 
 
-def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -> bool:
-    """True if the model gives clearly fewer cycles to the loops if their threads copy for themselves."""
-    cycles, choices = 0.0, [loop.schedule.choice.estimate for loop in loops if loop.schedule.choice]
+def _prefers_copies(module: Module, target: Target, plan: WarpPlan) -> bool:
+    """True if the model gives clearly fewer cycles to the loops if their threads copy for themselves, in the stages
+    that were asked for, than with the slots of a plan."""
+    cycles, loops = 0.0, plan.work.loops
+    choices = [_with_slots(loop, plan.slots) for loop in loops if loop.schedule.choice]
     enough = sum(x.cycles for x in choices) / (1 + CLEARLY)
     if enough <= sum(x.busy for x in choices):  # no schedule has fewer
         return False
@@ -198,6 +201,14 @@ def _prefers_copies(module: Module, target: Target, loops: list[ProducerLoop]) -
             return False
         cycles += schedule_dots(info, loads, "copies", loop.stages).cycles
     return cycles < enough
+
+
+def _with_slots(loop: ProducerLoop, slots: int) -> Estimate:
+    """What an iteration of a loop takes under its schedule, with so many slots."""
+    schedule = loop.schedule
+    if slots <= loop.stages:
+        return schedule.choice.estimate
+    return search(setting_of(schedule.info, schedule.prefetched), [schedule.choice.candidate], slots).estimate
 
 
 # --- occupancy --------------------------------------------------------------------------------------------------------
@@ -239,13 +250,22 @@ def _ways(target: Target, tma: Tma, module: Module) -> tuple[Roles, ...]:
     ways = tma.warps(warps, max(dot.type.shape[-1] for dot in dots))
     if len(dots) > 1 or not ways or module.attrs.get("num_ctas", 1) > 1:
         return ways
-    each = dots[0].type.numel // (target.warp_size * warps) + target.cost.registers_beside_sums
+    beside = target.cost.beside_loaded_sums if _loads_beside_sums(module.body) else target.cost.beside_sums
+    each = dots[0].type.numel // (target.warp_size * warps) + beside
     resident = _Resident.of(target, module)
     more = min(max(resident), target.machine.programs_of(warps + 1, each))
     usual = target.machine.programs_of(warps + ways[0].extra, ways[0].first)
     if more <= min(resident.persistent, usual):
         return ways
     return (Roles(1, 0, 0, target.machine.registers_of(more * (warps + 1))),)
+
+
+def _loads_beside_sums(block: Block) -> bool:
+    """True if a kernel loads tiles outside of the loop around its dot: a bias, or what results are added to."""
+    if any(op.kind is ops.dot for op in block.ops):
+        return False
+    loads = (op.kind is ops.load and type(op.type) is T.Tile for op in block.ops)
+    return any(loads) or any(_loads_beside_sums(region) for op in block.ops for region in op.regions)
 
 
 def _by_registers(roles: Roles, lifted: LiftedKernel, target: Target) -> int:
