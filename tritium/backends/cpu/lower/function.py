@@ -148,7 +148,7 @@ class Lowering(Emitter):
         self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
         self.runs = {}  # quotients that are uniform, or contiguous, in the chunks of the open branch (runs.py)
         self.run_start: Val | None = None  # where the run begins that all these chunks are parts of
-        self.streams = False  # whether rows of the open loop are prefetched
+        self.bytes_ahead = 0  # by which rows of the open loop are prefetched; 0 if they are not
         self.assumed = frozenset()  # masks known to be true everywhere
         self.denied = frozenset()  # masks known to be false in the open branch
         self.scope = Scope(module.body)  # the block that is lowered

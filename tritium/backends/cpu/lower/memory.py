@@ -166,7 +166,7 @@ def _load(lo: Lowering, op: Op, idx: Index) -> Val:
     place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
     if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
         _prefetch(lo, op, place)
-    elif lo.streams and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
+    elif lo.bytes_ahead and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
         _prefetch_along(lo, place)
     if m is None and place.unbroken is None:
         with lo.at(max(place.level, lo.region)):
@@ -190,7 +190,7 @@ def _prefetch(lo: Lowering, op: Op, place: Addresses) -> None:
 
 def _prefetch_along(lo: Lowering, place: Addresses) -> None:
     """Prefetch a few chunks ahead of a long row that is read together with others."""
-    _prefetch_at(lo, lo.w.gep("i8", place.pointer, lo.const(_BYTES_AHEAD)))
+    _prefetch_at(lo, lo.w.gep("i8", place.pointer, lo.const(lo.bytes_ahead)))
 
 
 def _prefetch_at(lo: Lowering, pointer: Val) -> None:
@@ -200,7 +200,6 @@ def _prefetch_at(lo: Lowering, pointer: Val) -> None:
 
 
 _ROWS_AHEAD = 4
-_BYTES_AHEAD = 512
 _LINE = 64  # bytes of a cache line
 
 
