@@ -1,5 +1,7 @@
 """Kernels written in tile IR: what the tests of the CPU backend build, launch and compare them with."""
 
+import ctypes
+import mmap
 import struct
 
 import numpy as np
@@ -112,3 +114,15 @@ def floats(*shape, dtype=np.float32):
 
 
 F, I = T.Ptr(T.f32), T.Ptr(T.i32)
+
+
+def guarded(x):
+    """A copy of an array that ends where memory does: the page behind it cannot be touched."""
+    page = mmap.PAGESIZE
+    size = -(-x.nbytes // page) * page
+    memory = mmap.mmap(-1, size + page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + size), page, mmap.PROT_READ * 0) == 0
+    copy = np.frombuffer(memory, x.dtype, x.size, size - x.nbytes).reshape(x.shape)
+    copy[...] = x
+    return copy

@@ -1,14 +1,13 @@
 """Tiles whose addresses count from one end of a line to the other: read and written a run at a time."""
 
-import ctypes
 import itertools
-import mmap
 
 import numpy as np
 import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.cpu.kernels import guarded
 from tritium.backends.compiler import GPUTarget
 from tritium.interp.eager import launch as interpret
 from tritium.kernels.conv2d import conv_kernel
@@ -111,18 +110,6 @@ def test_convolutions_of_odd_sizes(images, blocks):
     conv_kernel[grid](x, weight, mine, *scalars, **options)
     interpret(conv_kernel, grid, (x, weight, theirs, *scalars), options)
     np.testing.assert_array_equal(mine, theirs)
-
-
-def guarded(x):
-    """A copy of an array that ends where memory does: the page behind it cannot be touched."""
-    page = mmap.PAGESIZE
-    size = -(-x.nbytes // page) * page
-    memory = mmap.mmap(-1, size + page)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + size), page, mmap.PROT_READ * 0) == 0
-    copy = np.frombuffer(memory, x.dtype, x.size, size - x.nbytes).reshape(x.shape)
-    copy[...] = x
-    return copy
 
 
 @triton.jit

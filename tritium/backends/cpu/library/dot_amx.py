@@ -17,7 +17,7 @@ from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
 from .dot_signature import PARAMETERS
 
-__all__ = ["MULTIPLE", "SYMBOL", "dot_bf16", "write_bytes"]
+__all__ = ["MULTIPLE", "SYMBOL", "dot_bf16", "is_amx", "write_bytes"]
 
 SYMBOL = "tt.dot.bf16"
 MULTIPLE = 32  # of all sizes
@@ -48,6 +48,16 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "i8": _Kind("i8", 1, "tdpbssd"), "u8": _Kind("i8", 1, "tdpbuud")}
+
+
+def is_amx(target: CpuTarget, kind: str) -> bool:
+    """Whether the tile unit multiplies operands of a kind.
+
+    >>> from tritium.backends.llvm.target import cpu_target
+    >>> is_amx(cpu_target("sapphirerapids"), "bf16"), is_amx(cpu_target("sapphirerapids"), "f32")
+    (True, False)
+    """
+    return target.has_amx and kind in _KINDS
 
 
 def dot_bf16(target: CpuTarget) -> str:

@@ -45,7 +45,8 @@ def _dot(lo: Lowering, op: Op) -> None:
     fresh = lo.w.const("i1", zero) if acc not in lo.starts else lo.starts[acc]
     total = lo.allocate(op) if zero else _accumulator(lo, op, acc, (x, y))
     depth = _depth(lo, op)
-    sizes = [lo.const(s) for s in (m, n, depth, *[buffer.strides[-2] for buffer in (x, y, total)])]
+    rows, columns = views.demanded_part(lo, op)
+    sizes = [lo.const(s) for s in (rows, columns, depth, *[buffer.strides[-2] for buffer in (x, y, total)])]
     width = dot.panel_width(lo.target, kind, m, n)
     panel = None if _near(lo, kind, y) else lo.arena.take((k, width), T.element(op.type))
     place = value("ptr", "null") if panel is None else lo.address(panel)

@@ -25,6 +25,7 @@ from ...llvm.rows import llvm_type, memory_type
 from ...llvm.writer import Val, lanes, symbol
 from ..fuse import ops as cpu_ops
 from ..fuse import polls, uniform_quotients
+from ..fuse.demanded_dots import masks_of_stores
 from ..fuse.plan import is_scalar
 from ..runtime.job import before_arena
 from . import loop_nests, scratch_chunks, table
@@ -151,6 +152,7 @@ class Lowering(Emitter):
         self.bytes_ahead = 0  # by which rows of the open loop are prefetched; 0 if they are not
         self.assumed = frozenset()  # masks known to be true everywhere
         self.denied = frozenset()  # masks known to be false in the open branch
+        self.store_masks = masks_of_stores(module.body)  # dot -> the masks of the stores that its result reaches
         self.scope = Scope(module.body)  # the block that is lowered
         self.now = 0  # the position in it
         self.kept = ()  # tiles that the loops of the next op also write to scratch

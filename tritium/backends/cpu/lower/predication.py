@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["Mask", "limits", "mask_of", "split_along", "tile_inside"]
+__all__ = ["Mask", "limits", "mask_of", "split_along", "split_off", "tile_inside"]
 
 
 class Mask:
@@ -299,14 +299,21 @@ def limits(lo: Lowering, m: Value | None, shape: Sequence[int]) -> list | None:
 def split_along(lo: Lowering, m: Value, axis: int) -> tuple[int | Val | None, list[Value]]:
     """(an upper bound of the index along an axis where mask `m` is true, whatever the other indices are, or None; the
     other terms of the mask): `m` is true where all of these are, up to the end."""
-    ends, others = [], []
+    (end, *_), others = split_off(lo, m, (axis,))
+    return end, others
+
+
+def split_off(lo: Lowering, m: Value, axes: Sequence[int]) -> tuple[list[int | Val | None], list[Value]]:
+    """The same for several axes at once."""
+    ends: list[list[int | Val]] = [[] for _ in axes]
+    others: list[Value] = []
     for term, path in reversed(_terms(m)):
         bound = _limit(lo, term, path)
-        if bound is not None and bound[0] == axis:
-            ends.append(bound[1])
+        if bound is not None and bound[0] in axes:
+            ends[axes.index(bound[0])].append(bound[1])
         else:
             others.append(term)
-    return functools.reduce(functools.partial(_least, lo), ends) if ends else None, others
+    return [functools.reduce(functools.partial(_least, lo), found) if found else None for found in ends], others
 
 
 def _least(lo: Lowering, x: int | Val, y: int | Val) -> Val:

@@ -2,10 +2,12 @@
 
 A tile that crosses the edge of its mask, or whose index wraps (`(start + arange) % n`), is copied; the kernel tests for
 that at run time. A dot whose operands both end before K does not read what follows, so that only the other edges count.
+Nor does it read rows of its lhs, and columns of its rhs, that only count for results that no store writes.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,16 +16,19 @@ from ....ir import types as T
 from ....ir.core import Op
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
+from ..fuse.demanded_dots import divides_integers
+from ..library import dot_amx
 from . import loop_nests, predication, tile_copies
 from .scratch import View
 
 if TYPE_CHECKING:
+    from ....ir.core import Value
     from ...llvm.writer import Val
     from .function import Lowering
     from .scratch import Buffer
     from .tile_copies import Wrap
 
-__all__ = ["dot_end", "view"]
+__all__ = ["demanded_part", "dot_end", "view"]
 
 
 def view(lo: Lowering, x: Op) -> View | None:
@@ -41,13 +46,19 @@ def view(lo: Lowering, x: Op) -> View | None:
         strides = [lo.add(a, lo.mul(b, wrap.scale)) for a, b in zip(strides, wrap.strides, strict=True)]
     if type(strides[-1]) is not int or strides[-1] != 1:
         return None
-    tests = [test for wrap in wraps for test in _straight(lo, wrap, T.shape(x.type))]
-    masks, dot = x.operands[1:2], lo.scope.dots.get(x)
-    if dot is not None and dot_end(lo, dot) is not None:
-        _, masks = predication.split_along(lo, masks[0], 1 - dot.operands.index(x))
+    masks, dot, shape = x.operands[1:2], lo.scope.dots.get(x), [*T.shape(x.type)]
+    tests = []
+    if dot is not None and len(shape) == 2:
+        own = dot.operands.index(x)
+        shape[own] = demanded_part(lo, dot)[own]
+        axes = (own,) if dot_end(lo, dot) is None else (own, 1 - own)
+        if masks:
+            (end, *_), masks = predication.split_off(lo, masks[0], axes)
+            tests += [] if end is None else [lo.w.compare("icmp sge", lo.const(end), lo.const(shape[own]))]
     inside = predication.tile_inside(lo, masks)
     if masks and inside is None:
         return None
+    tests += [test for wrap in wraps for test in _straight(lo, wrap, shape)]
     tests += [] if inside is None else [inside]
     start, outer = lo.offset(memory_type(T.element(x.type)), form.pointer, base), [lo.const(s) for s in strides[:-1]]
     if not tests:
@@ -71,9 +82,42 @@ def dot_end(lo: Lowering, dot: Op) -> int | Val | None:
     return ends[0] if ends[0] == ends[1] else None
 
 
-def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int]) -> list[Val]:
+def demanded_part(lo: Lowering, dot: Op) -> tuple[int | Val, int | Val]:
+    """The rows and columns of a dot that stores may write; for the tile unit, rounded up to whole tiles."""
+    masks, shape = lo.store_masks.get(dot, ()), T.shape(dot.type)
+    if not masks or len(shape) != 2 or not all(_is_at_hand(lo, mask) for mask in masks):
+        return shape[-2], shape[-1]
+    unit = dot_amx.MULTIPLE if dot_amx.is_amx(lo.target, str(T.element(dot.operands[0].type))) else 1
+    rows, columns = (_end(lo, masks, axis, size, unit) for axis, size in enumerate(shape))
+    return rows, columns
+
+
+def _end(lo: Lowering, masks: Sequence[Value], axis: int, size: int, unit: int) -> int | Val:
+    """The index along an axis behind which all masks are false, rounded up to whole units."""
+    ends = [predication.split_along(lo, mask, axis)[0] for mask in masks]
+    if any(end is None for end in ends):
+        return size
+    w = lo.w
+    largest = functools.reduce(lambda x, y: w.intrinsic("smax", "i64", x, y), map(lo.const, ends), lo.const(0))
+    if unit > 1:
+        largest = w.binary("and", w.binary("add", largest, lo.const(unit - 1)), lo.const(-unit))
+    return w.intrinsic("smin", "i64", largest, lo.const(size))
+
+
+def _is_at_hand(lo: Lowering, x: Value) -> bool:
+    """True if the scalars that a mask is computed from are known here, or computed without a trap from those that are:
+    the store of the mask comes later."""
+    if type(x.type) is not T.Tile and x in lo.values:
+        return True
+    if type(x) is not Op or x.regions or x.kind.effects_of(x) or x.kind.elementwise and divides_integers(x):
+        return False
+    simple = type(x.type) is T.Tile or x.kind.elementwise or not x.operands
+    return simple and all(_is_at_hand(lo, y) for y in x.operands)
+
+
+def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int | Val]) -> list[Val]:
     """Tests that a remainder equals its dividend in the whole tile."""
-    reach = sum([s * (n - 1) for s, n in zip(wrap.strides, shape, strict=True)])
+    reach = functools.reduce(lo.add, [lo.mul(s, lo.sub(n, 1)) for s, n in zip(wrap.strides, shape, strict=True)])
     return [lo.w.compare("icmp sge", lo.const(wrap.first), lo.const(0)),
             lo.w.compare("icmp slt", lo.const(lo.add(wrap.first, reach)), lo.const(wrap.by))]
 
