@@ -61,6 +61,7 @@ class Backend(NamedTuple):
     long: bool = False  # whether the last stage takes so long that a thread is worth its while beside it (1 ms)
     check: Callable[[Any], None] = lambda options: None  # refuses options that the target cannot have
     texts: Mapping[str, TextForm] = {}  # stages that are text in a language of the vendor
+    ignored: frozenset[str] = frozenset()  # options that the code does not depend on
     takes_host_memory: bool = False  # launches take memory of the host too, as far as the device reaches it
     # Prepares settings (of knobs, by group) for a process that compiles; the last stage it can do, None if all. Without
     # it a kernel may be made of what only this process has.

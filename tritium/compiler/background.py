@@ -43,6 +43,10 @@ class FutureKernel:
         """Call `forget` once it is seen that the compilation failed."""
         self._failed = forget
 
+    def withdraw(self) -> None:
+        """Take it out of the kernels at hand: it is compiled when somebody asks for it again."""
+        self._failed()
+
     def result(self, ignore_errors: bool = False) -> Any:
         """The kernel, waiting for it; with `ignore_errors`, None when its compilation failed."""
         if self._kernel is None:

@@ -20,7 +20,7 @@ from tritium.compiler.worker import Job, Reply
 from tritium.errors import cut
 from tritium.locks import busy, lock
 
-__all__ = ["Elsewhere", "Promise"]
+__all__ = ["Elsewhere", "Promise", "code_of"]
 
 _GROUPS = ("runtime", "compilation", "language", "build", "nvidia", "amd", "internal")
 _PLAIN = (str, int, float, bool, type(None), knobs.Tool)
@@ -48,6 +48,11 @@ class Promise(FutureKernel):
     def ready(self) -> bool:
         """Whether it can be had without waiting, or for little work."""
         return self._kernel is not None or self._found is not None or self.task is not None and self.task.over
+
+    @property
+    def module(self) -> Any:
+        """What the frontend left; None if the cache has the kernel."""
+        return self._making.contents.get("source")
 
     def offer(self, workers: pool.Pool) -> None:
         """Let a worker have it, if it travels."""
@@ -98,6 +103,28 @@ class Promise(FutureKernel):
                 making.clock.stages_elsewhere(reply.times)
             making.go_on()
             return making.finish()
+
+
+def code_of(kernel: Promise | CompiledKernel) -> str | None:
+    """What the machine code of a kernel follows from, promised or compiled: equal texts give equal code.
+
+    None where options that change the code are not known from those that do not.
+
+    >>> import numpy as np
+    >>> from tritium.kernels.vector_add import add_kernel
+    >>> x = np.ones(8, np.float32)
+    >>> two = [add_kernel.warmup(x, x, x, 8, BLOCK=8, grid=(1,), num_warps=n) for n in (2, 4)]
+    >>> len({code_of(kernel) for kernel in two})
+    1
+    """
+    from tritium.ir.text import parse_module
+
+    promised = isinstance(kernel, Promise)
+    ignored = backends.get(kernel._making.target if promised else kernel.metadata.target).ignored
+    if not ignored:
+        return None
+    module = promised and kernel.module or parse_module(kernel.asm["source"])
+    return str(module.replace(attrs={name: x for name, x in module.attrs.items() if name not in ignored}))
 
 
 def _travels(making: Making) -> bool:

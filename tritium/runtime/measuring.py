@@ -187,6 +187,8 @@ class Measuring(Wrapper[T]):
         for config in configs:
             tuning.check_conflict(config, kwargs)
         timings = self._left_out(configs, store)
+        twins: dict[Config, Config] = {}  # configuration -> one whose launches are the same
+        prepare = partial(self._prepare, kwargs)
         self._race = self._new_race() if self._is_ours() else None
 
         def bench(config: Config) -> list[float]:
@@ -197,14 +199,18 @@ class Measuring(Wrapper[T]):
 
         with tuning.progress(self.__name__, len(configs)) as step:
             wanted = [config for config in configs if config not in timings]
-            for config in as_ready(self.fn, wanted, args, kwargs, partial(self._prepare, kwargs)):
-                timings[config] = bench(config)
-                step(f"{config}", timings[config][0])
+            for config, twin in as_ready(self.fn, wanted, args, kwargs, prepare, self._race is not None):
+                if twin is None:
+                    timings[config] = bench(config)
+                else:
+                    twins[config] = twin
+                step(f"{config}", timings[twin or config][0])
         if self._race is not None:
             self._race.final = True
             for config in _finalists(timings):
                 timings[config] = bench(config)
             self._race = None
+        timings |= {config: list(timings[twin]) for config, twin in twins.items()}
         timings = {config: timings[config] for config in configs}
         best = _fastest(timings)
         if not (self.reset_to_zero or self.restore_value or self.user_defined_pre_hook or best.pre_hook):

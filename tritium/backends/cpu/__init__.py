@@ -21,6 +21,7 @@ BACKEND = Backend(
     name="cpu",
     passes=lazy(f"{_HERE}:pipeline"),
     stages=(("llir", lazy(f"{_HERE}:llir")), ("obj", lazy(f"{_HERE}:obj"))),
+    ignored=frozenset(("num_warps", "num_stages", "maxnreg")),
     options={"default_dot_input_precision": "ieee"},
     fingerprint=fingerprint,
     views={"asm": lazy(f"{_HERE}:assembly_view"), "so": lazy("tritium.backends.cpu.runtime.shared_object:so"),

@@ -56,7 +56,8 @@ def _users(body: Block) -> _Users:
 
 def _masks(dot: Op, users: _Users) -> tuple[Value, ...] | None:
     """The masks of the stores that a dot reaches; None if it reaches anything else."""
-    masks, loops, seen, todo = dict[Value, None](), set[Op](), set[Value](), [*dot.results]
+    masks, loops, seen = dict[Value, None](), set[Op](), set[Value]()
+    todo: list[Value] = [*dot.results]
     while todo:
         x = todo.pop()
         if x in seen:

@@ -94,8 +94,9 @@ def demanded_part(lo: Lowering, dot: Op) -> tuple[int | Val, int | Val]:
 
 def _end(lo: Lowering, masks: Sequence[Value], axis: int, size: int, unit: int) -> int | Val:
     """The index along an axis behind which all masks are false, rounded up to whole units."""
-    ends = [predication.split_along(lo, mask, axis)[0] for mask in masks]
-    if any(end is None for end in ends):
+    found = [predication.split_along(lo, mask, axis)[0] for mask in masks]
+    ends = [end for end in found if end is not None]
+    if len(ends) < len(found):
         return size
     w = lo.w
     largest = functools.reduce(lambda x, y: w.intrinsic("smax", "i64", x, y), map(lo.const, ends), lo.const(0))
