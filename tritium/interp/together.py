@@ -1,8 +1,8 @@
 """Programs that wait for each other, in the interpreter: `launch_cooperative_grid=True`.
 
 Each program has a thread of its own, and one of them runs at a time. It hands on to the next after every atomic and
-every volatile load, one of which a loop that waits for others has in each round. So programs run in the same order in
-every launch.
+every volatile load: a loop that waits for others has one in each iteration. So programs run in the same order in every
+launch.
 """
 
 from __future__ import annotations

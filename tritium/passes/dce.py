@@ -1,4 +1,4 @@
-"""Remove what nobody reads: ops, values carried round loops, results of branches, functions nobody calls.
+"""Remove what nobody reads: ops, values that loops carry, results of branches, functions nobody calls.
 
 Live is what an op with effects needs, directly or through others. A carried value is live only if its result is, or if
 something live in the body reads it: a counter that feeds only itself dies.
@@ -105,7 +105,7 @@ class _Marks:
             self.need((op.operands[op.kind.loop.operands + index], op.regions[-1].yields[index]))
 
     def inputs(self, op):
-        """What a live op reads, not counting what travels round a loop or out of a branch."""
+        """What a live op reads, not counting what a loop carries or a branch yields."""
         if op in self.parent:
             self.mark(self.parent[op])
         carry = op.kind.loop

@@ -90,7 +90,7 @@ def rereads(module) -> list[int]:
                     found.add(origin)
                 if access == "store":
                     stored.add(origin)
-            for region in op.regions * (2 if op.kind.loop else 1):  # what a round stores, the next may load
+            for region in op.regions * (2 if op.kind.loop else 1):  # what an iteration stores, the next may load
                 visit(region, stored)
 
     visit(module.body, set())

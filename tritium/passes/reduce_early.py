@@ -1,6 +1,7 @@
-"""sum(for: total += x) -> for: total += sum(x). What a loop adds up only to reduce it is reduced in each round.
+"""sum(for: total += x) -> for: total += sum(x). A tile that a loop accumulates only to be reduced is reduced in
+each iteration.
 
-On a CPU a tile that is carried goes through memory in every round, while the partial results of a reduction stay in
+On a CPU a carried tile goes through memory in every iteration, while the partial results of a reduction stay in
 registers. It pays where there are enough elements for each result: combining the last of them costs a few steps.
 The order of a sum changes, as it may in any reduction. A loop that leaves some elements as they are, `where(mask,
 total + x, total)`, adds nothing to them instead. Besides single ops, the combination may be any that yields one of its

@@ -154,7 +154,7 @@ def second_counter(b, op):
 
 
 def _increment(arg, out):
-    """What a round adds to a carried scalar, by one op; None if it does anything else."""
+    """What an iteration adds to a carried scalar, by one op; None if it does anything else."""
     found = steps(arg, out) if not T.shape(arg.type) else None
     return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
 
@@ -165,7 +165,7 @@ def effects_of_block(block):
 
 @on(ops.for_, ops.while_)
 def unchanged(b, op):
-    """A carried value that every round hands on as it came is the value it began with"""
+    """A carried value that no iteration changes is the value it began with"""
     carry = op.kind.loop
     inits = op.operands[carry.operands:]
     if not inits:
