@@ -281,3 +281,30 @@ def test_a_mask_of_what_a_store_changes(how):
         out[0, m], out[1], out[2, m] = x[m], np.where(m, -i, i), r[::-1][m]
     np.testing.assert_array_equal(p, wanted)
     np.testing.assert_array_equal(q, out)
+
+
+@triton.jit
+def differences(p, out, last, n, N: tl.constexpr, FLIP: tl.constexpr):
+    i = tl.arange(0, N)
+    new = tl.load(p + i)
+    total = tl.zeros_like(new)
+    for k in range(1, n):
+        old = new
+        new = tl.load(p + k * N + i)
+        total += new - (tl.flip(old, 0) if FLIP else old)
+        total = tl.where(new > 0, total, 0.0)
+        tl.store(out + (k - 1) * N + i, total)
+    tl.store(last + i, total)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("size", [16, N])
+def test_next_element_of_a_loop_is_stored_after_the_old_one_is_read(size, flip):
+    """Nothing that becomes the next `new` reads `old`, but the sum does, and the same loops compute both."""
+    x = rng.standard_normal((5, size)).astype(np.float32)
+    out, last, total = np.zeros((4, size), np.float32), np.zeros(size, np.float32), 0.0
+    differences[(1,)](x, out, last, 5, N=size, FLIP=flip)
+    for old, new, found in zip(x, x[1:], out, strict=False):
+        total = np.where(new > 0, total + (new - (old[::-1] if flip else old)), 0.0)
+        np.testing.assert_allclose(found, total, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(last, out[-1])

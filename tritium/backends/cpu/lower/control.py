@@ -14,7 +14,7 @@ from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result
-from ....ir.rewrite import captured
+from ....ir.rewrite import captured, inputs
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Level, Val, value
@@ -55,16 +55,21 @@ class Destination(NamedTuple):
         return last == lo.now and self.in_place(lo, x)
 
     def in_place(self, lo: Lowering, x: Value) -> bool:
-        """Whether each element of `x` reads only the old element that it replaces."""
+        """Whether each element of `x` reads only the old element that it replaces, and nothing else of the current
+        statement reads old elements, which may be replaced by then."""
         made: Any = x.op if type(x) is Result else x
         if type(made) is not Arg and made.kind.loop:
             return cpu_ops.reads(self.body).get(self.arg, 0) == 1 and any(y is self.arg for y in made.operands)
-        return all(aligned for buffer, aligned in reads(lo, x).items() if buffer is self.buffer)
+        others = inputs(self.body.ops[lo.now])
+        return reads(lo, x).get(self.buffer, True) and not any(self.buffer in reads(lo, y, x) for y in others)
 
 
-def reads(lo: Lowering, x: Value) -> dict[Buffer, bool]:
-    """The buffers read to compute a value -> whether each element reads only its own index."""
-    found, seen, stack = {}, set(), [(x, True)]
+def reads(lo: Lowering, x: Value, but: Value | None = None) -> dict[Buffer, bool]:
+    """The buffers read to compute a value -> whether each element reads only its own index.
+
+    What is read to compute the value `but` is left out.
+    """
+    found, seen, stack = {}, {(but, True), (but, False)}, [(x, True)]
     while stack:
         x, aligned = stack.pop()
         if type(x.type) is not T.Tile or (x, aligned) in seen:
