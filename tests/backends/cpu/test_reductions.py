@@ -276,3 +276,30 @@ def test_masked_choices_in_loops(transposed, r, c, swapped):
     np.testing.assert_array_equal(outs[1], by_row.min(1))
     if transposed and r == 64:
         assert "gather" not in kernel.asm["llir"]
+
+
+@triton.jit
+def store_then_norm(X, W, S, NORM, Y, n, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n
+    x = tl.load(X + columns, mask=mask, other=0.0)
+    s = x * x + x * x * x + x / 3 + x / 5 + x / 7
+    tl.store(S + columns, s, mask=mask)
+    w = tl.load(W + columns, mask=mask, other=0.0)
+    norm = tl.sum(s * s, axis=0)
+    tl.store(NORM, norm)
+    tl.store(Y + columns, s / norm * w, mask=mask)
+
+
+def test_clipped_sum_of_a_tile_that_the_loops_of_a_store_buffer():
+    """The store stops at the end of its mask; the sum reads a chunk more of the buffer, where an earlier launch left
+    values."""
+    block = 512
+    x, outs = np.full(block, 9, np.float32), [np.zeros(k, np.float32) for k in (block, 1, block)]
+    store_then_norm[1,](x, x, *outs, block, block)
+    x = floats(block)
+    for n in (75, 200, 0, 33, 511):
+        s = x[:n].astype(np.float64)
+        s = s * s + s * s * s + s / 3 + s / 5 + s / 7
+        store_then_norm[1,](x, x, *outs, n, block)
+        assert outs[1][0] == pytest.approx((s * s).sum(), rel=1e-5, abs=1e-6)

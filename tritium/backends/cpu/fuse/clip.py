@@ -2,7 +2,8 @@
 
 Of a tile of 1024 elements with 771 inside the mask, the loop skips the rest: stores have no effect beyond the mask, and
 all elements of a reduction there are equal (computed from the `other` of masked loads). The loop runs one chunk beyond
-the end for the value of these elements, and the reduction combines it as many times as there are chunks left.
+the end for the value of these elements, and the reduction combines it as many times as there are chunks left. Loops
+that write a buffer for such a reduction run as far.
 """
 
 from __future__ import annotations

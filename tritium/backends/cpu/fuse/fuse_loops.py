@@ -127,8 +127,8 @@ class _Fusion:
         body = Block((), [*self.out, Op(ops.yield_, yields, {}, ())])
         self.out = outer
         axis = nest.space[2] if nest.space[0] == "columns" else None
-        made = Op(cpu_ops.loop_nest, tuple(map(self.value, clip)), {"axis": axis}, tuple([x.type for x in yields]),
-                  (body,), nest.ops[0].loc)
+        made = Op(cpu_ops.loop_nest, tuple(map(self.value, clip)), {"axis": axis, "beyond": nest.beyond},
+                  tuple([x.type for x in yields]), (body,), nest.ops[0].loc)
         self.out.append(made)
         results = list(made.results)
         for op in nest.ops:

@@ -16,15 +16,15 @@ from ....ir.core import Block, Op, Result, walk
 from ....ir.opdef import op
 
 
-@op("loop_nest", axis=None)
+@op("loop_nest", axis=None, beyond=False)
 class loop_nest:
     """Run stores and reductions over tiles of one shape in one loop nest, with the ops that compute their operands.
 
     The loops run along rows, or, for reductions along another axis (`axis`), along the results. An operand is a mask:
-    the loops may stop where it ends.
+    the loops may stop where it ends, or one chunk later (`beyond`), where reductions read what all later elements are.
     """
 
-    def infer(*mask: Any, axis: int | None, regions: tuple[Block, ...]):
+    def infer(*mask: Any, axis: int | None, beyond: bool, regions: tuple[Block, ...]):
         return tuple(y.type for y in regions[0].yields)
 
     def check(op) -> str | None:

@@ -30,16 +30,18 @@ class LoopNest:
     before: values to materialize with their own loops first             first_keeps: buffered by those loops
     keeps: values that its loops also write to scratch                   dead: values not live after it
     after: scalar ops that depend on it                                  clip: mask at whose end its loops stop
+    beyond: whether clipped loops run one chunk more, for themselves or for later nests that read their buffers
     mark: dependence bits above this one belong to later ops
     in_place: only dots read `force`, before the next write, so they may read it in global memory
     """
 
-    __slots__ = ("after", "before", "clip", "dead", "first_keeps", "force", "in_place", "index", "keeps", "mark", "ops",
-                 "space")  # fmt: skip
+    __slots__ = ("after", "before", "beyond", "clip", "dead", "first_keeps", "force", "in_place", "index", "keeps",
+                 "mark", "ops", "space")  # fmt: skip
 
     def __init__(self, index: int, force: Any = None, space: Any = None, mark: int = 0):
         self.index, self.force, self.space, self.mark, self.in_place = index, force, space, mark, False
         self.clip: Value | None = None
+        self.beyond = False
         self.ops, self.before, self.first_keeps, self.keeps, self.dead, self.after = [], [], [], [], [], []
 
 
@@ -220,6 +222,8 @@ def _clip(nests: Sequence[LoopNest], buffering: Buffering) -> None:
         if masks[0] is not None and all(m is masks[0] for m in masks) and \
                 all(_stops_at(x, masks[0], nest, nests, buffering) for x in nest.keeps):
             nest.clip = masks[0]
+            read = [s for x in nest.keeps for s in buffering.nests_using(x)[0]]
+            nest.beyond = any(op.kind is ops.reduce for op in nest.ops) or any(nests[s].beyond for s in read)
 
 
 def _stops_at(x: Value, mask: Value, nest: LoopNest, nests: Sequence[LoopNest], buffering: Buffering) -> bool:

@@ -59,7 +59,7 @@ def _loop_nest(lo: Lowering, op: Op) -> None:
     force = roots.pop(0).operands[0] if roots[0].kind is cpu_ops.materialize else None
     pairs = list(zip(op.results, end.operands, strict=True))
     lo.destinations.update([(y, lo.destinations[x]) for x, y in pairs if x in lo.destinations])
-    group(lo, roots, op.attrs["axis"], force, op.operands[0] if op.operands else None)
+    group(lo, roots, op.attrs["axis"], force, op.operands[0] if op.operands else None, op.attrs["beyond"])
     for x, y in pairs:
         held = lo.buffers if y in lo.buffers else lo.values
         held[x] = held.pop(y)
@@ -155,11 +155,11 @@ def _divides(lo: Lowering, x: Value) -> bool:
 
 # --- fused statements -------------------------------------------------------------------------------------------
 def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | None = None,
-          clip: Value | None = None) -> None:
+          clip: Value | None = None, beyond: bool = False) -> None:
     """Lower stores and reductions over tiles of one shape, and a tile to materialize, in one loop nest.
 
     `axis` is that of reductions whose loops do not run along rows, `clip` a mask at whose
-    end the loops may stop (clip.py).
+    end the loops may stop, or one chunk later (`beyond`; clip.py).
     """
     if axis is not None:
         reduce.columns(lo, roots, axis)
@@ -185,7 +185,7 @@ def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | No
     width = uniform_quotients.width(lo, roots, inside_rows(width, shape) if reductions else width)
     walk = chunks(shape, width if vectorised else 1, memory.store_order(lo, stores) if not reductions else None)
     with walk.rows(lo) as at:
-        stop = _stop(lo, clip, walk, at, bool(reductions)) if clip is not None and vectorised else None
+        stop = _stop(lo, clip, walk, at, beyond) if clip is not None and vectorised else None
         rows(lo, stores, reductions, walk, at, fills, stop)
     for r in reductions:
         r.close()
