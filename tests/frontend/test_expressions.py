@@ -156,6 +156,10 @@ def axes(out, N: tl.constexpr):
     tl.static_assert(x[:].shape[0] == N)
     tl.static_assert(x[:, None, None].numel == N)
     tl.static_assert(tl.program_id(0)[None, None].shape == (1, 1))
+    row = tl.program_id(0)[:, None] * 8 + tl.program_id(1)[None, :]  # a scalar has no axis for `:` to stand for
+    tl.static_assert(row.shape == (1,))
+    tl.static_assert((row + x).shape == (N,))
+    tl.static_assert((x[:, None] + tl.to_tensor(N)[:, None]).shape == (N, 1))
     tl.static_assert(x[:, None].T.shape == (1, N))
 
 

@@ -26,10 +26,11 @@ NO_SHAPE = "a pointer knows nothing of the size behind it: pass that as an argum
 def getitem(b, x, index):
     """`x[index]`: new axes with None, whole axes with `:`, or one element with one integer for each axis.
 
-    A `:` behind the last axis has no effect: published kernels write `x[:, :, None, :]` of a tile with two axes.
+    A `:` behind the last axis has no effect: published kernels write `x[:, :, None, :]` of a tile with two axes. Nor
+    has any `:` of a scalar, which has no axes: `tl.program_id(0)[:, None]` has the shape (1,).
     """
     x = unwrap(x)
-    if number(x) is not None and _is_shaping(index) and index != ():
+    if number(x) is not None and _is_shaping(index):
         x = to_tensor(b, x)  # a constant gets axes like a scalar: an argument that equals 1 is one
     if not isinstance(x, tensor):
         return _own_item(b, x, index) if hasattr(x, "remade") else _constant_item(x, index)
@@ -39,6 +40,8 @@ def getitem(b, x, index):
     index = index if isinstance(index, builtins.tuple) else (index,)
     if all(map(_is_integer, index)) and index:
         return element_at(b, x, index, x.shape)
+    if not x.shape:
+        index = [part for part in index if not _is_whole_axis(part)]
     handle = x.handle
     for axis, part in enumerate(index):
         if part is not None:
@@ -86,8 +89,9 @@ def _is_pointer(x):
 
 
 def _is_shaping(index):
-    """Whether an index only adds axes."""
-    return all(part is None for part in index) if isinstance(index, builtins.tuple) else index is None
+    """Whether an index adds axes and takes no part of the others."""
+    parts = index if isinstance(index, builtins.tuple) else (index,)
+    return any(part is None for part in parts) and all(part is None or _is_whole_axis(part) for part in parts)
 
 
 def only_element(b, x):
