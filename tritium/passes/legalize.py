@@ -30,7 +30,7 @@ class TargetInfo(NamedTuple):
 
     floats  float types with arithmetic and comparison
     casts   pairs (from, to) of float types it converts between, rounding to nearest
-    rows    pairs (row name, element type) it computes though the row has no LLVM spelling
+    rows    pairs (row name, element type) it computes though the row has no LLVM spelling, or the type no arithmetic
     lacks   pairs (row name, element type) to expand though the row has an LLVM spelling
     dot     float types a matrix product takes; others are widened to f32 first
     dot_as  {float type of an operand: the one that a matrix product takes both operands in}
@@ -115,13 +115,14 @@ def _choose(target_info, kind, t):
     """What to do with ops of `kind` on elements of type `t`; None to leave them."""
     if kind in OTHERS:
         return OTHERS[kind](target_info, t)
+    if (kind.name, t) in target_info.rows:
+        return None
     if t.is_float and t not in target_info.floats:
         if kind in BITWISE and t.special != "fnuz":     # there the code of -0 is NaN
             return BITWISE[kind]
         return lambda b, op: _promote(target_info, b, op)
     spelled = t.kind in kind.row.llvm or "any" in kind.row.llvm
-    native = (kind.name, t) in target_info.rows or (spelled and (kind.name, t) not in target_info.lacks)
-    if native or kind not in EXPAND:
+    if spelled and (kind.name, t) not in target_info.lacks or kind not in EXPAND:
         return None
     expand = EXPAND[kind]
     return lambda b, op: expand(b, op, *op.operands)

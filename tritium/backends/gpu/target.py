@@ -137,6 +137,7 @@ class Target(Frozen):
     # --- what some have ------------------------------------------------------------------------------------------
     widest_atomic: Callable[..., int] = _one  # (how, element): the most neighbours that one atomic instruction updates
     carries_words: bool = False  # loaded elements that share words are carried through loops in them
+    pair_rows: frozenset[tuple[str, Scalar]] = frozenset()  # (row, type): one instruction computes two neighbours
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
     exchange: Callable[..., tuple] | None = None  # (g, x, y, bit): words (i32); x of lanes with the bit for y of others

@@ -62,6 +62,23 @@ class Registers(Sequence):
         return map(self.__getitem__, range(len(self._made)))
 
 
+def in_pairs(count: int, both: Callable[[int], Sequence[Any]], distinct: int | None = None) -> Registers:
+    """Registers that are written two at a time: `both` gives those from an even number on.
+
+    >>> list(in_pairs(4, lambda low: [low, -low]))
+    [0, 0, 2, -2]
+    """
+    made: dict[int, Sequence[Any]] = {}
+
+    def half(r: int) -> Any:
+        low = r & ~1
+        if low not in made:
+            made[low] = both(low)
+        return made[low][r & 1]
+
+    return Registers(count, half, distinct)
+
+
 def distinct_values(registers: Sequence[Any]) -> int:
     """The most values that may differ among a tile's registers.
 

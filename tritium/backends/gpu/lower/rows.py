@@ -13,7 +13,8 @@ from ....ir import types as T
 from ....ir.core import Op
 from ...llvm.rows import instruction
 from ..analysis.division import divides
-from .registers import Affine, Registers, affine_of, distinct_values
+from .registers import Affine, Registers, affine_of, distinct_values, in_pairs
+from .words import pack, unpack
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -33,6 +34,8 @@ def row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     spell = op.kind.row.llvm.get("uint" if op.attrs.get("unsigned") else t.kind) or op.kind.row.llvm.get("any")
     if spell is None:
         raise CompilationError(None, None, f"op {op.kind.name} on {t} reached the GPU lowering unexpanded")
+    if (op.kind.name, t) in g.target.pair_rows:
+        return _by_pairs(g, op, spell, operands)
     if spell == "urem" or spell == "and" and t is not T.i1:
         operands = (_periodic(g, op, spell, operands[0]), operands[1])
     alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
@@ -54,6 +57,16 @@ def row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if note and distinct > 1:
         out.affine = _AFFINE[op.kind](g, spell, t.bits, *operands)
     return out
+
+
+def _by_pairs(g: Lowering, op: Op, spell: str, operands: Sequence[Sequence[Val]]) -> Registers:
+    """Two neighbours by one instruction. Each op rounds, as it does where the type is computed in a wider one."""
+    w, alike, distinct = g.w, op.attrs.get("alike", 0), math.prod(map(distinct_values, operands))
+    compute = lambda xs: instruction(w, spell, xs, contract=False)
+    if len(operands[0]) == 1 or distinct == 1:
+        return Registers(len(operands[0]), lambda r: compute([x[0] for x in operands]), distinct)
+    both = lambda low: unpack(w, compute([pack(w, [x[low & ~alike], x[(low + 1) & ~alike]]) for x in operands]))
+    return in_pairs(len(operands[0]), both, distinct)
 
 
 def _joined(g: Lowering, spell: str, t: Any, x: Sequence[Val], y: Sequence[Val]) -> Registers | None:

@@ -14,7 +14,7 @@ from ...llvm.writer import Val, value
 from ..layout.linear import axis_bits, coordinates, without_bits
 from . import words
 from .function import LOWER, Lowering, lower
-from .registers import Affine, Registers, affine_of, distinct_values
+from .registers import Affine, Registers, affine_of, distinct_values, in_pairs
 from .words import llvm_type
 
 if TYPE_CHECKING:
@@ -261,15 +261,7 @@ def cast(g: Lowering, op: Op, x: Sequence[Val]) -> Registers:
             base = lambda r: convert_scalar(g, affine.base[r], source, target)
             out.affine = affine._replace(base=Registers(len(x), base, distinct_values(affine.base)))
         return out
-    made = {}
-
-    def half(r: int) -> Val:
-        low = r & ~1
-        if low not in made:
-            made[low] = both(g, x[low], x[min(low + 1, len(x) - 1)])
-        return made[low][r & 1]
-
-    return Registers(len(x), half)
+    return in_pairs(len(x), lambda low: both(g, x[low], x[min(low + 1, len(x) - 1)]))
 
 
 def convert_scalar(g: Lowering, x: Val, source: Any, target: Any) -> Val:

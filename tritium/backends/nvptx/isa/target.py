@@ -128,6 +128,7 @@ def _target(sm: int) -> NvTarget:
         print_values=messages.print_values,
         assert_failed=messages.assert_failed,
         widest_atomic=functools.partial(atomics.widest, sm),
+        pair_rows=native.pair_rows(sm),
         pair_cast=functools.partial(native.pair_cast, sm),
         reciprocal=native.reciprocal,
         async_fence=threads.proxy_fence,

@@ -23,7 +23,7 @@ CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32,
 def target_info(target: NvTarget) -> TargetInfo:
     """The TargetInfo of one architecture."""
     eight_bits = frozenset(PAIR_CASTS) if target.sm >= PAIR_CASTS_SINCE else frozenset()
-    return passes.TargetInfo(rare=True, casts=CASTS | eight_bits, rows=frozenset(NATIVE))
+    return passes.TargetInfo(rare=True, casts=CASTS | eight_bits, rows=target.pair_rows.union(NATIVE))
 
 
 def pipeline(target: GPUTarget) -> tuple:

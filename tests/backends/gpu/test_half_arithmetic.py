@@ -1,0 +1,62 @@
+"""Arithmetic of 16-bit floats, two neighbours by one instruction: the bits that float32 gives, rounded once more."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+
+KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+@triton.jit
+def arithmetic(x, y, scalar, o, N: tl.constexpr):
+    n = tl.arange(0, N)
+    a, b, s = tl.load(x + n), tl.load(y + n), tl.load(scalar)
+    tl.store(o + n, a * b)
+    tl.store(o + N + n, a + b)
+    tl.store(o + 2 * N + n, a - b)
+    tl.store(o + 3 * N + n, a * s + b)
+    tl.store(o + 4 * N + n, tl.where(n % 2 == 0, s - a, s * s))
+    tl.store(o + 5 * N + n, a * tl.load(y + n // 4))
+    tl.store(o + 6 * N, s * s - s)
+
+
+def numbers(kind, count):
+    """Numbers of all sizes, subnormal ones but for products in bf16, infinities and NaN."""
+    rng = np.random.default_rng(0)
+    least = -14 if kind == "f16" else -60
+    x = rng.standard_normal(count) * 2.0 ** rng.integers(least, 8, count)
+    x[: min(count, 8)] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 65504.0, 2.0**least][: min(count, 8)]
+    return x.astype(np.float32).astype(KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [32, 64, 256, 2048])
+def test_arithmetic(check, kind, count):
+    x, y = numbers(kind, count), numbers(kind, count)[::-1].copy()
+    check(arithmetic, x, y, numbers(kind, 7)[5:6], np.zeros(6 * count + 1, KINDS[kind]), count, warps=1)
+
+
+@triton.jit
+def accumulate(x, o, N: tl.constexpr, STEPS: tl.constexpr):
+    """A sum that a loop carries, and a scan, in the type itself."""
+    n = tl.arange(0, N)
+    total = tl.zeros((N,), x.dtype.element_ty)
+    for step in range(STEPS):
+        total = total * tl.load(x + step * N + n) + total
+        total += tl.load(x + step * N + n)
+    tl.store(o + n, total)
+    tl.store(o + N + n, tl.associative_scan(total, 0, _add))
+
+
+@triton.jit
+def _add(a, b):
+    return a + b
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums(check, kind):
+    x = np.random.default_rng(1).integers(-2, 3, 5 * 64).astype(np.float32).astype(KINDS[kind])
+    check(accumulate, x, np.zeros(128, KINDS[kind]), 64, 5, warps=1)
