@@ -47,6 +47,7 @@ def check(request):
             run_cuda(module, mine, grid, num_warps=warps, num_stages=stages)
         interpret(module, theirs, grid)
         agree(theirs, mine)
+        return metadata
 
     return run
 
@@ -292,6 +293,27 @@ def stacked(a_ptr, b_ptr, c_ptr, Z, H, K, BY_GRID: tl.constexpr, BM: tl.constexp
     for k in range(0, K, BK):
         total = tl.dot(a.load([first, k]), b.load([tl.program_id(1) * K + k, 0]), total)
     c.store([first, 0], total)
+
+
+@triton.jit
+def of_batches(a_ptr, b_ptr, c_ptr, Z, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Products by descriptors of three axes, the first one of size 1 in each tile."""
+    a = tl.make_tensor_descriptor(a_ptr, [Z, M, K], [M * K, K, 1], [1, BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
+    c = tl.make_tensor_descriptor(c_ptr, [Z, M, N], [M * N, N, 1], [1, BM, BN])
+    z, m, n = tl.program_id(1) - 1, tl.program_id(0) * BM, 0
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([z, m, k]).reshape(BM, BK), b.load([n, k]).T, total)
+    c.store([z, m, n], total.reshape(1, BM, BN))
+
+
+@pytest.mark.parametrize(("m", "k"), [(128, 128), (80, 112)])
+def test_tensors_of_batches(check, m, k):
+    """Also before the first and behind the last matrix, where nothing is loaded or stored."""
+    a, b = data(np.float16, 2, m, k), data(np.float16, 64, k)
+    metadata = check(of_batches, a, b, np.zeros((2, m, 64), np.float32), 2, m, 64, k, 64, 64, 64, grid=(-(-m // 64), 4))
+    assert len(metadata["tensor_maps"]) == 3
 
 
 @pytest.mark.parametrize("by_grid", [True, False])

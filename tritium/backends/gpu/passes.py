@@ -23,6 +23,7 @@ from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .rewrite.clear_sums import clear_sums
+from .rewrite.drop_unit_axes import drop_unit_axes
 from .rewrite.flatten_branches import flatten_branches
 from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
@@ -59,8 +60,8 @@ def early_passes(asked: GPUTarget, target: Target, what: str, has: passes.Target
         raise UnknownArchitecture(f"warps of {what} have {target.warp_size} threads, not {asked.warp_size}: {asked}")
     makers = reduce_late, unroll_loops, merge_repeated
     reduce, unroll, merge = (make(target.warp_size, target.cost) for make in makers)
-    return (inline_for_gpu, *passes.CLEANUP, scale_induction, reduce, unroll, passes.apply_ranges, leave_early, merge,
-            reduce_to_extrema, passes.legalize(has), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, drop_unit_axes, scale_induction, reduce, unroll, passes.apply_ranges,
+            leave_early, merge, reduce_to_extrema, passes.legalize(has), passes.dce)
 
 
 def with_layouts(module: Module, steps: tuple[Callable, ...], options: Options, metadata: dict[str, Any]) -> Module:

@@ -167,13 +167,19 @@ def reached(b: Builder, access: Access, starts: Sequence[Value], sure: bool = Fa
 def by_element(b: Builder, access: Access, shape: tuple[int, ...],
                spell: Callable[[Poly], Value]) -> tuple[Value, list[Value], tuple[bool, ...]]:
     """The operands to move a tile of this shape element by element: (address of its first element; step, low and high
-    of each axis, then start and modulus of axes that wrap; which axes wrap). `spell` emits a polynomial as an i64."""
+    of each axis, then start and modulus of axes that wrap; which axes wrap). `spell` emits a polynomial as an i64. The
+    tile has no rows where bounds without an axis do not hold."""
     form, bounds = access.form, access.limits
+    empty = [ops.le(b, spell(high), spell(Poly())) for axis, _, high in bounds if axis is None and high is not None]
     out, wraps = [], tuple(bool(axis.wrap) for axis in form.axes)
     for k, axis in enumerate(form.axes):
         lows = [spell(low) for n, low, _ in bounds if n == k and low is not None]
         highs = [spell(high) for n, _, high in bounds if n == k and high is not None]
-        out += [spell(axis.step), *(lows[:1] or [spell(Poly())]), *(highs[:1] or [spell(Poly.of(shape[k]))])]
+        step, low = spell(axis.step), lows[0] if lows else spell(Poly())
+        high = highs[0] if highs else spell(Poly.of(shape[k]))
+        for none in empty if k == 0 else ():
+            high = ops.select(b, none, low, high)
+        out += [step, low, high]
     for start, modulus, kind in (axis.wrap for axis in form.axes if axis.wrap):
         wide = spell(start), spell(modulus)
         out += wide if kind.bits == 64 else [ops.cast(b, x, to=kind) for x in wide]

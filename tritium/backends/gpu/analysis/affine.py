@@ -21,7 +21,7 @@ from ....named_tuples import NamedTuple
 if TYPE_CHECKING:
     from ....analysis.affine import Form as Terms
 
-Limit: TypeAlias = "tuple[int, Poly | None, Poly | None]"  # (axis, low, high)
+Limit: TypeAlias = "tuple[int | None, Poly | None, Poly | None]"  # (axis, low, high); no axis: 0 < high
 
 ONE = Poly.of(1)
 ENDLESS = (1 << 31) - 1  # the size of an axis without a bound
@@ -102,15 +102,18 @@ def _ended(op: Value, scalars: Scalars) -> _Ended | None:
 # --- masks ------------------------------------------------------------------------------------------------------------
 def bounds(mask: Value, scalars: Scalars) -> list[Limit] | None:
     """[(axis, low, high)] whose conjunction is the mask, relative to the box's start: low <= index < high, one of them
-    None; None if the mask is something else."""
+    None, or 0 < high if there is no axis; None if the mask is something else."""
     found = _conditions(mask, scalars)
     if found is None:
         return None
     out = []
     for x in found:
         axes = [k for k, step in enumerate(x.strides) if step]
-        if len(axes) != 1 or x.loose:
+        if len(axes) > 1 or x.loose:
             return None
+        if not axes:
+            out.append((None, None, x.base * -1))
+            continue
         step = x.strides[axes[0]].number
         if step == 1:  # index + base < 0
             out.append((axes[0], None, x.base * -1))
@@ -161,15 +164,21 @@ def narrow(found: Access, mask: Value | None) -> bool:
 
 
 def _integers(x: Value) -> int:
-    """The number of 32-bit integers that are summed in a tile of indices; `_MANY` if it contains something else."""
+    """The number of 32-bit integers that are summed in indices; `_MANY` if they contain something else."""
+    if type(x.type) is not T.Tile:
+        return _scalars(x)
     if type(x) is not Op:
         return _MANY
     if x.kind is ops.arange:
         return 0
-    if x.kind is not ops.splat:
-        passes = x.kind is ops.add or x.kind is ops.cast or x.kind.broadcasts
-        return sum(map(_integers, x.operands)) if passes else _MANY
-    scalar = x.operands[0]
+    if x.kind is ops.splat:
+        return _scalars(x.operands[0])
+    passes = x.kind is ops.add or x.kind is ops.cast or x.kind.broadcasts
+    return sum(map(_integers, x.operands)) if passes else _MANY
+
+
+def _scalars(scalar: Value) -> int:
+    """1 for a 32-bit integer, `_MANY` for other numbers."""
     while type(scalar) is Op and scalar.kind is ops.cast:
         scalar = scalar.operands[0]
     if type(scalar) is Op and scalar.kind is ops.constant:
@@ -257,6 +266,7 @@ class _Box:
         self.form, self.limits, self.fast, self.shape, self.uniform = f, limits, fast, shape, uniform
         self.rest = f.offset
         self.extra = []
+        self.conditions = [high for k, _, high in limits if k is None]  # 0 < high: those of extra dimensions
 
     def access(self) -> Access:
         dims = {k: self.bounded(k) for k in (0, 1)}
@@ -309,14 +319,27 @@ class _Box:
 
     def settle_rest(self) -> None:
         """Terms that are left are uniform, or a value times a uniform stride: an extra dimension."""
-        known, others = self.rest.split(self.uniform)
+        self.rest, others = self.rest.split(self.uniform)
         for product, times in others.terms.items():
             stride = tuple(x for x in product if self.uniform(x))
             moving = tuple(x for x in product if not self.uniform(x))
             if not stride or times < 0:
                 raise NoBox("the place in memory", moving)
-            self.extra.append(Dim(None, Poly({stride: times}), Poly({moving: 1}), 1))
-        self.rest = known
+            self.extra.append(self.conditioned(Dim(None, Poly({stride: times}), Poly({moving: 1}), 1)))
+        if self.conditions:
+            raise NoBox("its mask is more than bounds of its tensor")
+
+    def conditioned(self, dim: Dim) -> Dim:
+        """An extra dimension with the bounds that the mask has for it; its tensor begins at the lower one."""
+        known = lambda poly: all(map(self.uniform, poly.values))
+        lows = [low for high in self.conditions if known(low := dim.start - high + ONE)]
+        ends = [end for high in self.conditions if known(end := dim.start + high)]
+        self.conditions = [x for x in self.conditions if not known(dim.start - x) and not known(dim.start + x)]
+        if len(set(lows)) > 1 or len(set(ends)) > 1:
+            raise NoBox("its mask has several bounds on one axis")
+        low = lows[0] if lows else Poly()
+        self.rest = self.rest + low * dim.stride
+        return dim._replace(size=ends[0] - low if ends else None, start=dim.start - low, closed=bool(lows))
 
 
 def limits(dim: Dim, from_zero: bool = False) -> tuple[int, int]:

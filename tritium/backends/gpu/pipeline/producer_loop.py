@@ -123,7 +123,9 @@ def _rows(lifted: LiftedKernel, info: LoopInfo, staged: Prefetched, scalars: Sca
         if load.kind is not ops.load or len(T.shape(load.type)) != 1 or load.attrs["volatile"]:
             continue
         f, limits = form(load.operands[0], scalars), () if load.mask is None else bounds(load.mask, scalars)
-        if f is None or limits is None or f.base is None or f.axes[0].wrap or f.axes[0].end or len(limits) > 1:
+        if f is None or limits is None or f.base is None or f.axes[0].wrap or f.axes[0].end:
+            continue
+        if len(limits) > 1 or any(axis is None for axis, *_ in limits):
             continue
         polys = f.offset, f.axes[0].step, *(p for _, *ends in limits for p in ends if p is not None)
         values = {x for poly in polys for x in poly.values if x is not ITERATION}
