@@ -56,6 +56,18 @@ class release:
         return None
 
 
+@op("schedule_fence", effects="write")
+class schedule_fence:
+    """A scheduling fence: loads before it are issued before what is computed behind it. Nobody waits for them; where a
+    target has no such thing it is nothing. All threads of a warp are there together."""
+
+    def infer() -> None:
+        return None
+
+    def eval(m, op: Op) -> None:
+        pass
+
+
 MIN_TRANSFER = 4  # bytes: no asynchronous copy is shorter
 
 

@@ -24,6 +24,7 @@ from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .rewrite.clear_sums import clear_sums
 from .rewrite.drop_unit_axes import drop_unit_axes
+from .rewrite.fence_loads import fence_loads
 from .rewrite.flatten_branches import flatten_branches
 from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
@@ -106,4 +107,5 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(clear_sums),
         first_that(lambda made: fits_shared_memory(made, target) and keeps_ping_pong(made), alternatives),
         on(insert_barriers),
+        on(fence_loads),
     )

@@ -142,6 +142,7 @@ class Target(Frozen):
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
     exchange: Callable[..., tuple] | None = None  # (g, x, y, bit): words (i32); x of lanes with the bit for y of others
     exchange_bits: tuple[int, ...] = ()  # bits of lanes it is for
+    schedule_fence: Callable[..., None] = _none  # (g): loads before it are issued before what is computed behind it
     async_fence: Callable[..., None] = _none  # (g): units that read shared memory by themselves see what threads wrote
     load_matrices: Callable | None = None  # (g, address, constant, count, transposed): words of 8x8 16-bit matrices
     store_matrices: Callable | None = None  # (g, address, words): four such matrices

@@ -112,7 +112,8 @@ def _registers(s, guard, operands):
 
 def _compare(s, guard, operands, how):
     target, x, y = operands
-    s.set(target, (s.get(x) == s.get(y)) == (how == "eq"), guard)
+    a, b = s.get(x), s.get(y)
+    s.set(target, a > b if how == "gt" else (a == b) == (how == "eq"), guard)
 
 
 def _move(s, guard, operands, bits):
@@ -122,11 +123,18 @@ def _move(s, guard, operands, bits):
                            threads=s.m.lanes[guard]))
     if source == "%globaltimer":
         value = time.perf_counter_ns() + np.arange(s.m.threads)  # no two threads read the same
+    elif source == "%laneid":
+        value = s.m.lanes % s.m.warp_size
     elif source.startswith("%"):
         value = np.full(s.m.threads, 7)
     else:
         value = s.get(source)
     s.set(target, _bits_of(value, int(bits)), guard)
+
+
+def _exit(s, guard, operands):
+    if guard.any():
+        raise Fault("a thread leaves the kernel in the middle of it", "wrong barrier", threads=s.m.lanes[guard])
 
 
 def _move_predicate(s, guard, operands):
@@ -405,7 +413,8 @@ INSTRUCTIONS = [
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),
     (r"\.reg", _registers),
-    (r"setp\.(eq|ne)\.b32", _compare),
+    (r"setp\.(eq|ne|gt)\.[bu]32", _compare),
+    (r"exit", _exit),
     (r"mov\.[bu](\d+)", _move),
     (r"mov\.pred", _move_predicate),
     (r"ld((?:\.[\w:]+)*?)\.(global|shared::cluster)(?:\.[\w:]+?)*?(?:\.v(\d))?\.b(\d+)", _load),

@@ -8,6 +8,8 @@ from ....ir import types as T
 from ....ir.core import Result
 from .linear import Layout
 
+LARGE = 64  # registers of a tile that a thread should not try to hold all at once
+
 
 def layout_of(x: Any) -> Any:
     """The layout of a tile value; None for scalars."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ..layout.values import layout_of
+from .. import ops as gpu_ops
+from ..layout.values import LARGE, layout_of
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
 from .words import constant, memory_type, to_memory
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
-
-LARGE = 64  # registers of a tile that a thread should not try to hold all at once
 
 
 def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
@@ -97,6 +96,11 @@ def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
         if inside != "false":
             items = [to_memory(w, t, x) for x in values[r : r + width]]
             g.target.store(g, pointers[r], items, w.all_of(once, inside), op.attrs)
+
+
+@lower(gpu_ops.schedule_fence)
+def schedule_fence(g: Lowering, op: Op) -> None:
+    g.target.schedule_fence(g)
 
 
 def _old_values(op: Op, room: Room) -> Need | None:

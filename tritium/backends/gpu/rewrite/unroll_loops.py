@@ -31,7 +31,7 @@ Loops with dots are left to the software pipeline, and those that ask for stages
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -99,7 +99,7 @@ def _factor(op: Op, threads: int, cost: CostModel) -> int:
     body, trips = op.regions[0], trip_count(op)
     if any(map(_has_loops, walk(body))):
         return 1
-    work = max(1, _work(body, threads, cost))
+    work = max(1, operations(walk(body), threads, cost))
     loaded = _loaded_bytes(body, threads)
     overlaps = loaded > 0 and all(map(_can_overlap, body.ops))
     if trips and trips <= cost.unrolled_trips:
@@ -141,9 +141,9 @@ def _loaded_bytes(block: Block, threads: int) -> int:
     return sum(bytes_of(op) for op in walk(block) if op.kind is ops.load)
 
 
-def _work(block: Block, threads: int, cost: CostModel) -> int:
-    """The approximate number of element operations per thread in a block."""
-    return sum(_weight(op, cost) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in walk(block))
+def operations(block: Iterable[Op], threads: int, cost: CostModel) -> int:
+    """The approximate number of element operations per thread of ops."""
+    return sum(_weight(op, cost) * max([1, *(T.numel(t) // threads for t in op.types)]) for op in block)
 
 
 def _weight(op: Op, cost: CostModel) -> int:

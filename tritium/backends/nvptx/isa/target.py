@@ -56,6 +56,9 @@ H200 = CostModel(
     kept_bytes=128,
     slow_operations=8,  # chosen
     scratch_per_warp=4608,  # chosen: 48 of the 64 warps of an SM have as much
+    fenced_loads=4,  # ptxas leaves two or three together
+    fenced_share=2,  # chosen
+    fenced_work=8,  # chosen
     prefetch_share=4,  # a softmax of 8192 columns by 8 warps goes from 56 registers to 91
     prefetched_dots=0,  # only Turing and Volta have no asynchronous copies
     loaded_ahead=32768,  # chosen: eight slots of two 64x16 tiles, which wait for L2 with two
@@ -131,6 +134,7 @@ def _target(sm: int) -> NvTarget:
         pair_rows=native.pair_rows(sm),
         pair_cast=functools.partial(native.pair_cast, sm),
         reciprocal=native.reciprocal,
+        schedule_fence=threads.schedule_fence,
         async_fence=threads.proxy_fence,
         load_matrices=shared_memory.load_matrices if sm >= LOADS_MATRICES_SINCE else None,
         store_matrices=shared_memory.store_matrices if sm >= STORES_MATRICES_SINCE else None,
