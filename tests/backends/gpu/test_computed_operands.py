@@ -322,3 +322,46 @@ def test_gates(check, right, arch):
 def test_gates_are_copied(right):
     text, _ = emulator.llvm_of(module_of(gated, of_gated(4, right))[0])
     assert "ld.global" not in text and "cp.async" in text
+
+
+@triton.jit
+def decaying(k_ptr, v_ptr, g_ptr, c_ptr, trips, DECAYS: tl.constexpr, RHS: tl.constexpr, BM: tl.constexpr,
+          BN: tl.constexpr, BK: tl.constexpr):
+    """A state that decays by a gate for each row, and an operand that decays to the end of its chunk."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    state = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, trips):
+        at = (s * BK + k)[None, :] * BM + m[:, None]
+        rows, columns = tl.load(k_ptr + at), tl.load(v_ptr + (s * BK + k)[:, None] * BN + n[None, :])
+        gates, last = tl.load(g_ptr + at), tl.load(g_ptr + (s * BK + BK - 1) * BM + m)
+        if DECAYS:
+            state *= tl.exp2(last)[:, None]
+        decayed = (rows * tl.exp2(last[:, None] - gates)).to(rows.dtype)
+        state = tl.dot(columns.T, decayed.T, state.T).T if RHS else tl.dot(decayed, columns, state)
+    tl.store(c_ptr + m[:, None] * BN + n[None, :], state)
+
+
+def decaying_args(trips, decays, rhs=False, m=64, n=32, deep=64, dtype=bf16):
+    steps = max(trips * deep, 1)
+    gates = -rng.integers(0, 4, (steps, m)).astype("f4")
+    return (data(dtype, steps, m), data(dtype, steps, n), gates, np.zeros((m, n), "f4"), trips, decays, rhs, m, n,
+            deep)  # fmt: skip
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4])
+@pytest.mark.parametrize("rhs", [False, True])
+@pytest.mark.parametrize("arch", [80, 90])
+def test_states_and_operands_decay(check, arch, rhs, warps):
+    for trips, dtype in ((0, bf16), (1, "f2"), (3, bf16)):
+        check(decaying, *decaying_args(trips, True, rhs, dtype=dtype), arch=arch, warps=warps, stages=2, tolerance=1e-2)
+
+
+@pytest.mark.parametrize(("rhs", "decays"), [(False, False), (False, True), (True, False)])
+def test_exponentials_are_computed_where_tensor_cores_read_them(rhs, decays):
+    """From buffers, which can be read in any layout; a few rows of gates are computed by several lanes."""
+    assert moves(ttgir_of(decaying, decaying_args(3, decays, rhs), warps=1)) == ["dot"]
+
+
+def test_what_other_threads_would_compute_again_is_converted():
+    """Several warps need the same columns of the right operand."""
+    assert moves(ttgir_of(decaying, decaying_args(3, False, True), warps=4)) == ["convert", "dot"]

@@ -1,7 +1,8 @@
 """Which layout each tile is computed in: its anchor.
 
 Memory ops and dots are anchors: their layout follows from the order of memory or from the tensor cores. Every other
-tile takes the layout of its costliest operand, by the rules in `rules`.
+tile takes the layout of its costliest operand, by the rules in `rules`. If all its operands are free to have any
+layout, it takes the one in which a dot reads it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
 from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
@@ -33,6 +34,7 @@ class Choice:
     loads: dict[Op, Layout] = field(default_factory=dict)
     remat: Rematerialization = field(default_factory=Rematerialization)
     anchors: dict[Value, Layout] = field(default_factory=dict)
+    readers: Mapping[Value, list[tuple[Op, int]]] = field(default_factory=dict)  # in kernels with dots
 
     @property
     def warps(self) -> int:
@@ -79,7 +81,8 @@ class Choice:
 
 def choose_layouts(module: Module, target: Target, accesses: Accesses, loads: dict[Op, Layout] | None = None) -> Choice:
     """The anchor of every tile of a module."""
-    choice = Choice(accesses, target.mma, target.cost, loads or {})
+    dots = any(kind.mma for kind in module.kinds)
+    choice = Choice(accesses, target.mma, target.cost, loads or {}, readers=_readers(module.body) if dots else {})
     _choose(choice, module.body)
     return choice
 
@@ -178,10 +181,45 @@ def _follow(choice: Choice, op: Op, k: int) -> Layout:
     tiles = [x for x in op.operands if type(x.type) is T.Tile]
     if not tiles:
         return choice.default(op.types[k].shape)
-    source, rule = choice.anchor(choice.leader(tiles)), RESULT.get(op.kind)
+    leader, rule = choice.leader(tiles), RESULT.get(op.kind)
+    if op.kind.elementwise and choice.is_rematerializable(leader) and (found := _read_by_dot(choice, op)):
+        return found
+    source = choice.anchor(leader)
     if rule:
         return rule(choice, op, source)
     return source if source.shape == op.types[k].shape else choice.default(op.types[k].shape)
+
+
+def _read_by_dot(choice: Choice, op: Op) -> Layout | None:
+    """The layout in which a dot reads a tile, or a sum reads what scales it, if all readers ask for the same. Threads
+    may compute a few elements again for that, as many as the barriers of a conversion take instructions."""
+    found = _asked(choice, op, {})
+    most = choice.default(op.type.shape).registers + choice.cost.barriers
+    return found if found is not None and found.registers <= most else None
+
+
+def _asked(choice: Choice, x: Op, known: dict[Op, Layout | None]) -> Layout | None:
+    """The one layout that all readers of a tile ask for; None if they differ, or can read it in any."""
+    if x not in known:
+        layouts = {_asked_by(choice, x, *reader, known) for reader in choice.readers.get(x, ())}
+        known[x] = layouts.pop() if len(layouts) == 1 else None
+    return known[x]
+
+
+def _asked_by(choice: Choice, x: Op, reader: Op, k: int, known: dict[Op, Layout | None]) -> Layout | None:
+    """The layout in which a reader needs its operand k, `x`."""
+    if reader.kind is ops.dot:
+        fragments = choice.mma.fragments(*(y.type for y in reader.operands), reader.attrs["precision"], choice.warps)
+        return (*fragments[:2], None)[k] if fragments else None
+    if reader.kind is gpu_ops.dot_shared:
+        return choice.operand_layout(reader, k, None) if k == 0 else None
+    if not reader.kind.elementwise and reader.kind not in (ops.expand_dims, ops.broadcast, ops.trans):
+        return None
+    others = [y for y in reader.operands if y is not x and not choice.is_rematerializable(y)]
+    if others and not all(type(y) is Arg and y in choice.anchors for y in others):
+        return None
+    layout = choice.anchors[others[0]] if others else _asked(choice, reader, known)
+    return choice.operand_layout(reader, k, layout) if layout is not None else None
 
 
 def _dot(choice: Choice, op: Op, k: int) -> Layout:
