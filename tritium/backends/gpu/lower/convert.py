@@ -114,31 +114,44 @@ def _at_once(passage: Passage, x: Sequence[Val], t: T.Scalar | T.Ptr, source: La
              writes: Val | None = None) -> list[Val]:
     """One trip, with 16-byte accesses where both layouts allow; `writes` (i1) tells the threads that have something."""
     g, (base,) = passage.g, passage.bases
-    if g.target.mma.gathers is not None:
-        x, source = _regrouped(x, source, target, t.bytes)
     own = g.target
-    images = plan(source, target, t.bytes, own.store_matrices is not None and writes is None,
-                  own.load_matrices is not None)  # fmt: skip
+    stores, loads = own.store_matrices is not None and writes is None, own.load_matrices is not None
+    grouped, images = _trip(source, target, t.bytes, stores, loads)
+    if grouped != source:
+        x = [x[r] for r in source.registers_in(grouped)]
     passage.before_write()
     with g.w.when(writes):
-        write(g, x, t, source, images, base, together=writes is None)
+        write(g, x, t, grouped, images, base, together=writes is None)
     passage.after_write()
     return read(g, t, target, images, base)
 
 
-def _regrouped(x: Sequence[Val], source: Layout, target: Layout, size: int) -> tuple[Sequence[Val], Layout]:
-    """A thread's registers with those first that the reader has first, and their layout, if accesses are cheaper so."""
-    first = [*itertools.takewhile(lambda e: e in source.reg, target.reg)]
-    other = source._replace(reg=(*first, *(e for e in source.reg if e not in first)))
+@functools.lru_cache(maxsize=4096)
+def _trip(source: Layout, target: Layout, size: int, stores_matrices: bool,
+          loads_matrices: bool) -> tuple[Layout, tuple[int, ...]]:
+    """The writer's layout, perhaps with its registers in another order, and the address map. Neighbours in memory may
+    be elements that writer and reader have in registers, although they are none in the tile."""
+    kinds = (stored_matrices if stores_matrices else None, loaded_matrices if loads_matrices else None)
 
-    def cost(layout: Layout) -> tuple[int, int]:
-        images = plan(layout, target, size)
-        (written, wide), (read, broad) = (passes(x, images, size) for x in (layout, target))
-        return written + read, -(wide + broad)
+    def trip(first: Sequence[int]) -> tuple[tuple[int, int], int, Layout, tuple[int, ...]]:
+        """The cost and the width of the narrower accesses if registers begin with these bits; layout and map."""
+        written, read = _beginning(source, first), _beginning(target, first)
+        images = plan(written, read, size, stores_matrices, loads_matrices)
+        read = _beginning(read, _neighbours_first(read, images, size))
+        (out, wide), (back, broad) = (passes(x, images, size, of) for x, of in zip((written, read), kinds))
+        return (out + back, -(wide + broad)), min(wide, broad), written, images
 
-    if cost(other) >= cost(source):
-        return x, source
-    return [x[r] for r in source.registers_in(other)], other
+    best = trip(())
+    common = tuple(e for e in target.reg if e and e in source.reg)
+    for first in (tuple(itertools.takewhile(common.__contains__, target.reg)), common):
+        if min(1 << len(first), 16 // size) > best[1]:
+            best = min(best, trip(first), key=lambda found: found[0])
+    return best[2], best[3]
+
+
+def _beginning(layout: Layout, first: Sequence[int]) -> Layout:
+    """The layout with these register bits before the others."""
+    return layout._replace(reg=(*first, *(e for e in layout.reg if e not in first)))
 
 
 def _groups(g: Lowering, layout: Layout, images: Sequence[int], size: int,

@@ -124,6 +124,9 @@ def plan(source: Layout, target: Layout, size: int, stores_matrices: bool = Fals
     """
     bits = log2(source.numel)
     best: Any = None
+    both = source, target  # without conflicts, in accesses of 16 bytes
+    ideal = (sum((x.registers * size << len(x.lane)) // BANK_ROW for x in both),
+             -sum(min(16 // size, x.registers) for x in both))  # fmt: skip
     orders = [tuple(range(bits)), _own_order(target, bits, size), _own_order(source, bits, size)]
     orders += [_own_order(source, bits, size, vector=1)] if stores_matrices and size == 2 else []
     for order in dict.fromkeys(orders):
@@ -136,6 +139,8 @@ def plan(source: Layout, target: Layout, size: int, stores_matrices: bool = Fals
             cost = written + read, -(wide + broad)
             if best is None or cost < best[0]:
                 best = (cost, images)
+                if cost == ideal:
+                    return images
     return best[1]
 
 
