@@ -100,30 +100,45 @@ def _choose(choice: Choice, block: Block) -> None:
 
 def _choose_carried(choice: Choice, op: Op) -> None:
     """A carried tile has the layout of the yielded value. If that can have any, it has the one in which an access in
-    the loop takes addresses, or else that of its init."""
+    the loop takes addresses, or else that of its init.
+
+    A yielded value that is computed from carried tiles and smaller ones, broadcast, has no say: those that others
+    decide are decided first, and the rest is as the inits are."""
     heads, skip = op.kind.loop
     parameters = [r.args[skip:] for r in op.regions]
     body, inits = op.regions[-1], op.operands[heads:]
+    tiles = [k for k, x in enumerate(body.yields) if type(x.type) is T.Tile]
     for args in parameters:
-        for arg, init in zip(args, inits):
-            if type(arg.type) is T.Tile:
-                choice.anchors[arg] = choice.anchor(init)
-                choice.remat.undecided.add(arg)
+        for k in tiles:
+            choice.anchors[args[k]] = choice.anchor(inits[k])
+            choice.remat.undecided.add(args[k])
     _choose(choice, body)
-    free = [type(x.type) is T.Tile and _is_free(choice, x, body.args) for x in body.yields]
-    settled = [choice.anchor(x) if type(x.type) is T.Tile and not choice.is_rematerializable(x) else None
-               for x in body.yields]  # fmt: skip
-    readers = _readers(body) if any(free) else {}
+    free = {k: _is_free(choice, body.yields[k], body.args) for k in tiles}
+    followers = [k for k in tiles if choice.remat.cost(body.yields[k]) and choice.remat.cost(inits[k]) is None]
+    settled = {k: choice.anchor(body.yields[k]) for k in tiles
+               if k not in followers and not choice.is_rematerializable(body.yields[k])}  # fmt: skip
+    if followers and settled:
+        _decide(choice, parameters, body, settled)
+        _choose(choice, body)
+        anchored = [k for k in followers if choice.remat.cost(body.yields[k]) is None]
+        settled |= {k: choice.anchor(body.yields[k]) for k in anchored}
+    readers = _readers(body) if any(free.values()) else {}
     for args in parameters:
-        for k, (arg, init) in enumerate(zip(args, inits)):
-            if free[k] and _is_free(choice, init, ()):
-                found = _wanted(choice, readers, arg, set())
-                if found is not None and found.registers * arg.type.element.bytes <= choice.cost.held_bytes:
+        for k in tiles:
+            if free[k] and _is_free(choice, inits[k], ()):
+                found = _wanted(choice, readers, args[k], set())
+                if found is not None and found.registers * args[k].type.element.bytes <= choice.cost.held_bytes:
                     settled[k] = found
-            layout = settled[k]
-            if layout is not None:
-                choice.anchors[arg] = layout
+    _decide(choice, parameters, body, settled)
     choice.remat.decide(arg for args in parameters for arg in args)
+
+
+def _decide(choice: Choice, parameters: Sequence[Sequence[Value]], body: Block, settled: Mapping[int, Layout]) -> None:
+    """Give the carried tiles with these numbers their layouts; what the body computes is to be chosen again."""
+    for args in parameters:
+        for k, layout in settled.items():
+            choice.anchors[args[k]] = layout
+    choice.remat.decide(args[k] for args in parameters for k in settled)
     _forget(choice.anchors, body)
 
 

@@ -1,0 +1,84 @@
+"""Tiles that a loop carries, where only small tiles that are broadcast meet them, without a GPU."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.gpu.passes import pipeline
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.compiler import ASTSource
+from tritium.insight import emulator
+from tritium.ir.text import print_module
+from tritium.passes import run
+
+
+@triton.jit
+def inverse(a, out, n, N: tl.constexpr):
+    """The inverse of I + A row by row, where A is what is below the diagonal of a a'."""
+    i = tl.arange(0, N)
+    x = tl.load(a + i[:, None] * N + i[None, :])
+    below = -tl.where(i[:, None] > i[None, :], tl.dot(x, x.T), 0.0)
+    made = below
+    for k in range(2, n):
+        row = tl.sum(tl.where((i == k)[:, None], below, 0.0), 0)
+        row += tl.sum(row[:, None] * made, 0)
+        made = tl.where((i == k)[:, None], row, made)
+    tl.store(out + i[:, None] * N + i[None, :], made + (i[:, None] == i[None, :]))
+
+
+@triton.jit
+def descent(a, h, out, n, N: tl.constexpr):
+    """Steps along directions that products give: `sums` sees the directions only."""
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    x, y = tl.load(a + at), tl.load(h + at)
+    sums = x * 0.0
+    for _ in range(n):
+        scale = tl.max(tl.abs(x), 1)
+        sums += x * scale[:, None]
+        x = tl.dot(x.to(tl.float16), y) * 0.125
+    tl.store(out + at, sums)
+
+
+def module_of(kernel, types, constants, warps):
+    target = GPUTarget("cuda", 90, 32)
+    options = BaseBackend(target).parse_options({"num_warps": warps})
+    aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(types.values()) if kind[0] == "*"}
+    return ASTSource(kernel, types, constants, aligned).make_ir(target, options)
+
+
+def loop_of(module, warps):
+    """The text of the last loop with layouts."""
+    module = module.replace(attrs={**module.attrs, "num_warps": warps, "num_stages": 1})
+    text = print_module(run(module, pipeline(NvTarget.of(90))))
+    return re.findall(r"\n  %\S+ = for .*?\n  }", text, re.DOTALL)[-1]
+
+
+@pytest.mark.parametrize("count", [16, 11])
+def test_rows_of_a_product_are_eliminated_where_they_are(count):
+    module = module_of(inverse, {"a": "*fp16", "out": "*fp32", "n": "i32"}, {"N": 16}, 1)
+    assert loop_of(module, 1).count("convert ") == 1  # a row becomes a column
+    a = np.random.default_rng(0).integers(-2, 3, (16, 16)).astype(np.float16) / 8
+    out = np.zeros((16, 16), np.float32)
+    emulator.run(module, [a, out, count], (1,), 90, 1)
+    below = np.tril(a.astype(np.float64) @ a.T.astype(np.float64), -1)
+    wanted = np.linalg.inv(np.eye(16) + below)
+    np.testing.assert_allclose(out[:count], wanted[:count], rtol=1e-5, atol=1e-5)
+
+
+def test_sums_are_where_products_are():
+    module = module_of(descent, {"a": "*fp32", "h": "*fp16", "out": "*fp32", "n": "i32"}, {"N": 64}, 4)
+    assert "convert " not in loop_of(module, 4)
+    rng = np.random.default_rng(0)
+    a, h = rng.integers(-2, 3, (64, 64)).astype(np.float32), rng.integers(-2, 3, (64, 64)).astype(np.float16)
+    out = np.zeros((64, 64), np.float32)
+    emulator.run(module, [a, h, out, 3], (1,), 90, 4)
+    x, wanted = a.astype(np.float64), 0
+    for _ in range(3):
+        wanted = wanted + x * np.abs(x).max(1)[:, None]
+        x = x.astype(np.float16).astype(np.float64) @ h.astype(np.float64) * 0.125
+    np.testing.assert_allclose(out, wanted, rtol=1e-3)
