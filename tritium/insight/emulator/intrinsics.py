@@ -117,6 +117,11 @@ def _rank(m, result, inputs):
     return lambda: (m.lanes // m.members).astype(np.uint32)
 
 
+def _warp_barrier(m, result, inputs):
+    """The lanes of a warp see each other's work."""
+    return lambda: m.warp_barrier(m.active)
+
+
 def _barrier(m, result, inputs, how, extent):
     """A barrier of a number, for all threads of a block or as many as are said; `arrive` does not wait."""
 
@@ -207,6 +212,7 @@ TABLE = [
     (r"llvm\.nvvm\.ff2(b?f16)x2\.rn", _plain(_pair)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.cluster\.ctarank", _rank),
+    (r"llvm\.nvvm\.bar\.warp\.sync", _warp_barrier),
     (r"llvm\.nvvm\.barrier\.cta\.(sync|arrive)\.aligned\.(all|count)", _barrier),
     (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", _shuffle),
     (r"vprintf", _print),

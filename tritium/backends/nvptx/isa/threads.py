@@ -40,8 +40,11 @@ def clock(g: NvLowering, what: str) -> Val:
 
 
 def barrier(g: NvLowering) -> None:
-    """All threads of the program meet, or the group at work, and see each other's memory."""
-    if g.members is None:
+    """All threads of the program meet, or the group at work, and see each other's memory. A single warp need not go to
+    the barriers of a block, which answer after some twenty cycles."""
+    if g.threads == g.lanes and not g.module.attrs.get("producer_warps"):
+        warp_barrier(g)
+    elif g.members is None:
         g.w.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", g.int(0), attributes=_CONVERGENT)
     else:
         meet(g, g.int(1), g.members)
@@ -55,7 +58,7 @@ def meet(g: NvLowering, number: Val, warps: int, how: str = "sync") -> None:
 
 def warp_barrier(g: NvLowering) -> None:
     """The lanes of a warp meet, and see each other's memory."""
-    statement(g, "bar.warp.sync 0xffffffff;")
+    g.w.call("void", "llvm.nvvm.bar.warp.sync", g.int(-1), attributes=_CONVERGENT)
 
 
 def schedule_fence(g: NvLowering) -> None:
