@@ -3,11 +3,12 @@
     for p: p += step            ->      for o: p = start + o; o += step
 
 The tile is not live across iterations, its addresses are an invariant part per thread plus one scalar, and prefetching
-a later iteration needs only that scalar.
+a later iteration needs only that scalar. Tiles with the same step share it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -16,6 +17,7 @@ from ....ir import types as T
 from ....ir.core import Module, Op, Value
 from ....ir.rewrite import substitute, sweep
 from ....passes.functions import each_function
+from ....passes.simplify import number
 
 if TYPE_CHECKING:
     from ....ir.builder import Builder
@@ -35,16 +37,28 @@ def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
     if not any(moved):
         return None
     lo, hi, step, *inits = op.operands
-    starts = [ops.constant(b, value=0, type=_carrier(x.type)) if s else x for x, s in zip(inits, moved)]
-    with b.region([lo.type, *(x.type for x in starts)], [a.name for a in body.args]) as region:
+    held = [_holder(inits, moved, k) for k in range(len(inits))]
+    kept = [k for k, at in enumerate(held) if at == k]
+    starts = [ops.constant(b, value=0, type=_carrier(inits[k].type)) if moved[k] else inits[k] for k in kept]
+    names = [body.args[0].name, *(body.args[1 + k].name for k in kept)]
+    with b.region([lo.type, *(x.type for x in starts)], names) as region:
         index, *own = region.args
-        values = [_moved(b, x, o) if s else o for x, o, s in zip(inits, own, moved)]
+        carried = dict(zip(kept, own))
+        values = [_moved(b, x, carried[at]) if s else carried[at] for x, at, s in zip(inits, held, moved)]
         outs = substitute(b, body, [index, *values])
-        ops.yield_(b, *[ops.add(b, o, _to_carrier(b, _step(x, y), o.type)) if s else y
-                        for y, x, o, s in zip(outs, values, own, moved)])  # fmt: skip
+        ops.yield_(b, *[ops.add(b, o, _to_carrier(b, _step(values[k], outs[k]), o.type)) if moved[k] else outs[k]
+                        for k, o in carried.items()])  # fmt: skip
     ends = b.emit(ops.for_, (lo, hi, step, *starts), op.attrs, (region.block,))
-    ends = ends if type(ends) is tuple else (ends,)
-    return tuple(_moved(b, x, o) if s else o for x, o, s in zip(inits, ends, moved))
+    last = dict(zip(kept, ends if type(ends) is tuple else (ends,)))
+    return tuple(_moved(b, x, last[at]) if s else last[at] for x, at, s in zip(inits, held, moved))
+
+
+def _holder(inits: Sequence[Value], moved: Sequence[Value | None], k: int) -> int:
+    """The position of the carried value that stands for value k: the first offset with its type and step, or itself."""
+    if moved[k] is None:
+        return k
+    kind = lambda j: (_carrier(inits[j].type), moved[j] if number(moved[j]) is None else number(moved[j]))
+    return next(j for j in range(k + 1) if moved[j] is not None and kind(j) == kind(k))
 
 
 def _step(arg: Value, out: Value) -> Value | None:
