@@ -228,7 +228,7 @@ def _asked_by(choice: Choice, x: Op, reader: Op, k: int, known: dict[Op, Layout 
         return (*fragments[:2], None)[k] if fragments else None
     if reader.kind is gpu_ops.dot_shared:
         return choice.operand_layout(reader, k, None) if k == 0 else None
-    if not reader.kind.elementwise and reader.kind not in (ops.expand_dims, ops.broadcast, ops.trans):
+    if not (reader.kind.elementwise or reader.kind.view):
         return None
     others = [y for y in reader.operands if y is not x and not choice.is_rematerializable(y)]
     if others and not all(type(y) is Arg and y in choice.anchors for y in others):
