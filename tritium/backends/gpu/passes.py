@@ -18,6 +18,7 @@ from .cluster.split import split_clusters
 from .layout.assign import assign_layouts
 from .pipeline.ping_pong import keeps_ping_pong
 from .pipeline.prefetch import prefetch_loads
+from .pipeline.share_invariants import share_invariants
 from .pipeline.share_loads import share_loads
 from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
@@ -87,9 +88,10 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
         yield must_change(on(specialize_warps)), *finish
         yield must_change(on(specialize_warps, number=1)), *finish
-        yield on(prefetch_loads), on(software_pipeline), on(share_loads), *finish
+        share = on(share_loads), on(share_invariants)
+        yield on(prefetch_loads), on(software_pipeline), *share, *finish
         for most in range(most_stages(module) - 1, 0, -1):
-            yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), on(share_loads), *finish
+            yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), *share, *finish
 
     return (
         promise_arguments,  # to functions
