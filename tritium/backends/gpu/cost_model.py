@@ -57,8 +57,8 @@ class CostModel(Frozen):
     scratch_per_warp: int = 0
     # The fewest load instructions of a thread that a scheduling fence keeps in front of what is computed; 0: none.
     fenced_loads: int = 0
-    # What they load may take this fraction (1 / fenced_share) of a thread's registers: results need the others.
-    fenced_share: int = 2
+    # What they load may take this fraction (1 / fenced_share) of a thread's registers: results need as many and more.
+    fenced_share: int = 4
     # The fewest operations behind them, for each element that is loaded: with fewer the loads are in front anyway.
     fenced_work: int = 8
     # Prefetched loads may take this fraction (1 / prefetch_share) of a thread's registers: temporaries and results are
