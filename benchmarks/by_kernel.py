@@ -1,0 +1,132 @@
+"""The kernels of any program, one by one, beside Triton: their time on the GPU, as torch's profiler sees it.
+
+    python benchmarks/by_kernel.py program.py                # tables of kernels, the slowest beside Triton first
+    python benchmarks/by_kernel.py program.py --tuned        # each side chooses its own configurations
+    python benchmarks/by_kernel.py program.py --json out.json
+
+The program defines `cases()`, which gives pairs (name, function without arguments): calls of a library, forward and
+backward passes. Both sides run it in processes of their own that take turns, with the middle one of each tuner's
+configurations, so that they compare code and not choices. Needs a GPU, torch and Triton.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import runpy
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+SIDES = ("triton", "tritium")
+
+
+def middle_configuration() -> None:
+    """Have tuners take one of their configurations, without timing any."""
+    from triton.runtime.autotuner import Autotuner
+
+    made = Autotuner.__init__
+
+    def one(self, fn, arg_names, configs, *rest, **options):
+        made(self, fn, arg_names, configs[len(configs) // 2 :][:1] if configs else configs, *rest, **options)
+
+    Autotuner.__init__ = one
+
+
+def times_of(function: Callable[[], object], calls: int) -> dict[str, float]:
+    """Kernel -> microseconds of a call, after two that are not timed."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(2):
+        function()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(calls):
+            function()
+        torch.cuda.synchronize()
+    launches = defaultdict(list)
+    for event in profiled.events():
+        if event.device_time > 0:
+            launches[event.name].append(event.device_time)
+    return {name: statistics.median(times) * len(times) / calls for name, times in launches.items()}
+
+
+def run(program: str, side: str, tuned: bool, calls: int) -> dict[str, dict[str, float] | str]:
+    """Case -> times of its kernels, or the error that it ended with."""
+    if side == "tritium":
+        import tritium
+
+        tritium.install_as_triton()
+    if not tuned:
+        middle_configuration()
+    found: dict[str, dict[str, float] | str] = {}
+    for name, function in runpy.run_path(program)["cases"]():
+        try:
+            found[name] = times_of(function, calls)
+        except Exception as error:  # a case that one side refuses is a line of the table
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def least(rounds: list[dict]) -> dict[tuple[str, str], float]:
+    """(case, kernel) -> the least time of several rounds."""
+    out: dict[tuple[str, str], float] = {}
+    for found in rounds:
+        for case, times in found.items():
+            for kernel, time in times.items() if isinstance(times, dict) else ():
+                out[case, kernel] = min(time, out.get((case, kernel), math.inf))
+    return out
+
+
+def table(results: dict[str, list[dict]]) -> str:
+    """The kernels that both sides ran, and the cases that one did not."""
+    theirs, ours = (least(results[side]) for side in SIDES)
+    rows = sorted((theirs[key] / ours[key], key) for key in theirs.keys() & ours.keys())
+    lines = ["| kernel | case | Triton, us | tritium, us | ratio |", "|---|---|---|---|---|"]
+    lines += [f"| {kernel} | {case} | {theirs[case, kernel]:.1f} | {ours[case, kernel]:.1f} | {ratio:.2f} |"
+              for ratio, (case, kernel) in rows]  # fmt: skip
+    if rows:
+        mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in rows))
+        lines.append(f"\n{len(rows)} kernels, {mean:.3f} by geometric mean, "
+                     f"{sum(ratio < 0.95 for ratio, _ in rows)} below 0.95")
+    errors = {(case, side): what for side in SIDES for found in results[side] for case, what in found.items()
+              if isinstance(what, str)}  # fmt: skip
+    return "\n".join(lines + [f"- {case} fails with {side}: {what}" for (case, side), what in errors.items()])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--tuned", action="store_true", help="each side times its tuners' configurations")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--calls", type=int, default=8)
+    parser.add_argument("--json", type=Path, help="write all times here")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.side:
+        args.json.write_text(json.dumps(run(args.program, args.side, args.tuned, args.calls)))
+        return
+    results: dict[str, list[dict]] = {side: [] for side in SIDES}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "times.json"
+        for _ in range(args.rounds):
+            for side in SIDES:
+                command = [sys.executable, __file__, args.program, "--side", side, "--json", str(path), "--calls",
+                           str(args.calls), *(["--tuned"] if args.tuned else [])]  # fmt: skip
+                subprocess.run(command, check=True)
+                results[side].append(json.loads(path.read_text()))
+    print(table(results))
+    if args.json:
+        args.json.write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
