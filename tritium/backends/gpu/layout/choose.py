@@ -133,7 +133,7 @@ def _choose_carried(choice: Choice, op: Op) -> None:
     choice.remat.decide(arg for args in parameters for arg in args)
 
 
-def _decide(choice: Choice, parameters: Sequence[Sequence[Value]], body: Block, settled: Mapping[int, Layout]) -> None:
+def _decide(choice: Choice, parameters: Sequence[Sequence[Arg]], body: Block, settled: Mapping[int, Layout]) -> None:
     """Give the carried tiles with these numbers their layouts; what the body computes is to be chosen again."""
     for args in parameters:
         for k, layout in settled.items():

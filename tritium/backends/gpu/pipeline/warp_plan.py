@@ -26,7 +26,7 @@ from .lifted_kernel import LiftedKernel, Refused, computed_from
 from .loop_info import LoopInfo, stages_of
 from .producer_work import ProducerWork, find_producer_work, has_dots, slot_bytes, slots_of
 from .schedule import prefetched_loads, schedule_dots, setting_of
-from .search import CLEARLY, Estimate, search
+from .search import CLEARLY, Choice, Estimate, search
 
 if TYPE_CHECKING:
     from ....ir.bounds import Pair
@@ -185,7 +185,7 @@ def _prefers_copies(module: Module, target: Target, plan: WarpPlan) -> bool:
     """True if the model gives clearly fewer cycles to the loops if their threads copy for themselves, in the stages
     that were asked for, than with the slots of a plan."""
     cycles, loops = 0.0, plan.work.loops
-    choices = [_with_slots(loop, plan.slots) for loop in loops if loop.schedule.choice]
+    choices = [_with_slots(loop, choice, plan.slots) for loop in loops if (choice := loop.schedule.choice)]
     enough = sum(x.cycles for x in choices) / (1 + CLEARLY)
     if enough <= sum(x.busy for x in choices):  # no schedule has fewer
         return False
@@ -203,12 +203,13 @@ def _prefers_copies(module: Module, target: Target, plan: WarpPlan) -> bool:
     return cycles < enough
 
 
-def _with_slots(loop: ProducerLoop, slots: int) -> Estimate:
+def _with_slots(loop: ProducerLoop, choice: Choice, slots: int) -> Estimate:
     """What an iteration of a loop takes under its schedule, with so many slots."""
     schedule = loop.schedule
     if slots <= loop.stages:
-        return schedule.choice.estimate
-    return search(setting_of(schedule.info, schedule.prefetched), [schedule.choice.candidate], slots).estimate
+        return choice.estimate
+    again = search(setting_of(schedule.info, schedule.prefetched), [choice.candidate], slots)
+    return (again or choice).estimate
 
 
 # --- occupancy --------------------------------------------------------------------------------------------------------
