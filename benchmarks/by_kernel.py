@@ -5,8 +5,8 @@
     python benchmarks/by_kernel.py program.py --json out.json
 
 The program defines `cases()`, which gives pairs (name, function without arguments): calls of a library, forward and
-backward passes. Both sides run it in processes of their own that take turns, with the middle one of each tuner's
-configurations, so that they compare code and not choices. Needs a GPU, torch and Triton.
+backward passes. Each side runs it in its own process, in turns. Tuners take the middle one of their configurations, so
+that code is compared and not choices. Needs a GPU, torch and Triton.
 """
 
 from __future__ import annotations

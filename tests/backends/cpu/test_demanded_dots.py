@@ -122,6 +122,29 @@ def test_sums_of_several_iterations():
     assert np.allclose(c, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_masks_of_long_chains():
+    """Each step of the hash reads the one before twice: every value is looked at once."""
+    @triton.jit
+    def kernel(a_ptr, c_ptr, seed):
+        i = tl.arange(0, 16)
+        at = i[:, None] * 16 + i[None, :]
+        a = tl.load(a_ptr + at)
+        c = tl.dot(a, a, input_precision="ieee")
+        limit = seed
+        for _ in tl.static_range(60):
+            limit = (limit ^ (limit >> 3)) + 1
+        tl.store(c_ptr + at, c, (i[:, None] < (limit & 3) + 5) & (i[None, :] < 7))
+
+    a, c = floats(16, 16), np.zeros((16, 16), np.float32)
+    kernel[(1,)](a, c, 12345)
+    limit = 12345
+    for _ in range(60):
+        limit = (limit ^ (limit >> 3)) + 1
+    rows, expected = (limit & 3) + 5, np.zeros_like(c)
+    expected[:rows, :7] = (a @ a)[:rows, :7]
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-4)
+
+
 TEXT = """kernel @f(%p: tile<32x32xptr<f32>>, %x: tile<32x32xf32>, %m: tile<32x32xi1>, %i: tile<32x32xi32>) {
   %a = dot %x, %x, %x : tile<32x32xf32>
   %b = dot %x, %x, %a : tile<32x32xf32>

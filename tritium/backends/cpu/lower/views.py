@@ -85,7 +85,7 @@ def dot_end(lo: Lowering, dot: Op) -> int | Val | None:
 def demanded_part(lo: Lowering, dot: Op) -> tuple[int | Val, int | Val]:
     """The rows and columns of a dot that stores may write; for the tile unit, rounded up to whole tiles."""
     masks, shape = lo.store_masks.get(dot, ()), T.shape(dot.type)
-    if not masks or len(shape) != 2 or not all(_is_at_hand(lo, mask) for mask in masks):
+    if not masks or len(shape) != 2 or not _are_at_hand(lo, masks):
         return shape[-2], shape[-1]
     unit = dot_amx.MULTIPLE if dot_amx.is_amx(lo.target, str(T.element(dot.operands[0].type))) else 1
     rows, columns = (_end(lo, masks, axis, size, unit) for axis, size in enumerate(shape))
@@ -105,15 +105,22 @@ def _end(lo: Lowering, masks: Sequence[Value], axis: int, size: int, unit: int) 
     return w.intrinsic("smin", "i64", largest, lo.const(size))
 
 
-def _is_at_hand(lo: Lowering, x: Value) -> bool:
-    """True if the scalars that a mask is computed from are known here, or computed without a trap from those that are:
-    the store of the mask comes later."""
-    if type(x.type) is not T.Tile and x in lo.values:
-        return True
-    if type(x) is not Op or x.regions or x.kind.effects_of(x) or x.kind.elementwise and divides_integers(x):
-        return False
-    simple = type(x.type) is T.Tile or x.kind.elementwise or not x.operands
-    return simple and all(_is_at_hand(lo, y) for y in x.operands)
+def _are_at_hand(lo: Lowering, masks: Sequence[Value]) -> bool:
+    """True if the scalars that masks are computed from are known here, or computed without a trap from those that are:
+    the stores of the masks come later."""
+    seen: set[Value] = set()
+    todo = [*masks]
+    while todo:
+        x = todo.pop()
+        if x in seen or type(x.type) is not T.Tile and x in lo.values:
+            continue
+        seen.add(x)
+        if type(x) is not Op or x.regions or x.kind.effects_of(x) or x.kind.elementwise and divides_integers(x):
+            return False
+        if type(x.type) is not T.Tile and not x.kind.elementwise and x.operands:
+            return False
+        todo += x.operands
+    return True
 
 
 def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int | Val]) -> list[Val]:
