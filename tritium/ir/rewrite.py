@@ -134,7 +134,8 @@ def _same_or_new(block, done):
 def substitute(b, block, values, known=None):
     """Emit a fresh copy of `block`'s ops through `b` with its parameters replaced; returns what it yields.
 
-    `known` has values for ops that are not to be emitted.
+    `known` has values for ops that are not to be emitted, and for parameters of other blocks: a tuple for an op with
+    several results.
 
     >>> from tritium import ops
     >>> from tritium.ir import types as T
@@ -145,7 +146,7 @@ def substitute(b, block, values, known=None):
     (Op(add: i32),)
     """
     names = dict(zip(block.args, [(v,) for v in values], strict=True))
-    return _copy(b, block, {**names, **{key: (x,) for key, x in (known or {}).items()}})
+    return _copy(b, block, {**names, **{key: x if type(x) is tuple else (x,) for key, x in (known or {}).items()}})
 
 
 def _copy(b, block, names):

@@ -11,6 +11,7 @@ import pytest
 from tests import cases
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.gpu import ops  # noqa: F401  (that the texts have)
+from tritium.backends.gpu.rewrite.nest_loops import nest_loops
 from tritium.ir.text import parse_module, print_module
 from tritium.ir.verify import verify
 from tritium.passes import PASSES, dce, name_of
@@ -34,7 +35,9 @@ def passes_of(arch, warps=4, stages=3):
     target = GPUTarget("cuda", arch, 32)
     options = BaseBackend(target).parse_options({"num_warps": warps, "num_stages": stages})
     shared = {*map(name_of, PASSES), "legalize", "first_that"}
-    return {name: step for name, step in steps(target, options).items() if name not in shared}
+    found = {name: step for name, step in steps(target, options).items() if name not in shared}
+    found["nest_loops"] = found["nest_loops"]._replace(run=lambda module, watch: nest_loops(module))  # gain or not
+    return found
 
 
 @pytest.mark.parametrize("case", cases.parameters(FOLDER))

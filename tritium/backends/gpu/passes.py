@@ -23,6 +23,7 @@ from .pipeline.share_loads import share_loads
 from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
+from .pipeline.warp_plan import plans_of
 from .rewrite.clear_sums import clear_sums
 from .rewrite.drop_unit_axes import drop_unit_axes
 from .rewrite.fence_loads import fence_loads
@@ -35,6 +36,7 @@ from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.narrow_loops import narrow_loops
+from .rewrite.nest_loops import nest_loops
 from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_late import reduce_late
 from .rewrite.reduce_to_extrema import reduce_to_extrema
@@ -93,10 +95,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         for most in range(most_stages(module) - 1, 0, -1):
             yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), *share, *finish
 
-    return (
-        promise_arguments,  # to functions
-        simplify_induction,
-        narrow_loops,
+    to_dots = (
         shorten_conditions,
         flatten_branches,
         on(multiply_scaled),
@@ -107,6 +106,18 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(eliminate_redundant_loads),
         on(swap_operands),
         on(clear_sums),
+    )
+
+    def runs_ahead(module: Module) -> bool:
+        """True if a producer warp loads for a kernel: it runs ahead into the next task."""
+        return bool(plans_of(passes.run(module, to_dots), target).plans)
+
+    return (
+        promise_arguments,  # to functions
+        simplify_induction,
+        narrow_loops,
+        functools.partial(nest_loops, gains=runs_ahead),
+        *to_dots,
         first_that(lambda made: fits_shared_memory(made, target) and keeps_ping_pong(made), alternatives),
         on(insert_barriers),
         on(fence_loads),

@@ -7,7 +7,8 @@
 
 A select is cloned by its operands, as addresses of later iterations need, and the threads of a warp do not wait at it.
 Branches are flattened if they are without effects, loops, dots, calls and divisions, and small. `guard_masks` later
-puts masks that few iterations need behind branches again.
+puts masks that few iterations need behind branches again. Outside of loops, branches that choose among a few scalars
+are flattened, such as `if program < rest: tiles += 1`: bounds of loops then depend on no branch.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ....ir.core import Module, Op, Value
 
 MOST = 64  # ops of both sides: what is computed in vain should be little beside a dot
+MOST_SCALARS = 4  # the same for scalars outside of loops: they cost as much as the branch
 
 
 def flatten_branches(module: Module) -> Module:
@@ -56,6 +58,7 @@ def flatten_branches(module: Module) -> Module:
         return module
     found = {branch for loop in walk(module.body) if loop.kind is ops.for_ and stages_of(loop, module) > 1
              for branch in _branches(loop.regions[0])}  # fmt: skip
+    found |= {op for op in module.body.ops if op.kind is ops.if_ and _chooses_scalars(op)}
     if not found:
         return module
     rule = lambda b, op: _flat(b, op) if op.kind is ops.if_ and b.original in found else apply_rules(b, op)
@@ -67,10 +70,15 @@ def _branches(body: Block) -> list[Op]:
     return [op for op in body.ops if op.kind is ops.if_ and _is_pure(op)] if any(op.kind.mma for op in body.ops) else []
 
 
-def _is_pure(branch: Op) -> bool:
+def _chooses_scalars(branch: Op) -> bool:
+    """True for a branch that gives nothing but scalars, in a few ops."""
+    return bool(branch.types) and not any(map(T.shape, branch.types)) and _is_pure(branch, MOST_SCALARS)
+
+
+def _is_pure(branch: Op, most: int = MOST) -> bool:
     inner = [op for region in branch.regions for op in walk(region) if not op.kind.terminator]
     able = not any(op.kind.control_flow or op.kind.mma or op.kind is ops.call or effects(op) for op in inner)
-    return able and len(inner) <= MOST and not any(op.kind in (ops.div, ops.rem) for op in inner)
+    return able and len(inner) <= most and not any(op.kind in (ops.div, ops.rem) for op in inner)
 
 
 def _flat(b: Builder, branch: Op) -> tuple[Value, ...]:
