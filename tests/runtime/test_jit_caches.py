@@ -10,6 +10,7 @@ from tests.runtime.jit_kernels import ODD, X, add, forget, kernels
 from tritium import knobs
 from tritium.language.types import dtypes as tl_types
 from tritium.language.types.constants import constexpr
+from tritium.runtime import jit as triton_jit
 from tritium.runtime.jit import jit
 
 SCALE = constexpr(3)
@@ -76,9 +77,24 @@ def test_new_text_is_a_new_kernel(fake):
 def test_caches_can_be_looked_at_before_the_first_launch(fake):
     kernel_cache, key_cache, target, backend, binder = add.device_caches[0]
     assert kernel_cache == {} and key_cache == {} and target == fake.get_current_target()
-    assert backend.binary_ext == "paper" and binder(X, X, 3) == ((X, X, 3, 64), {})
+    assert backend.binary_ext == "paper" and binder(X, X, 3, num_warps=8) == (
+        {"x_ptr": X, "y_ptr": X, "n": 3, "BLOCK": 64}, [("*fp32", "D")] * 2 + [("i32", ""), ("constexpr", 64)],
+        {"num_warps": 8})
     add[(1,)](X, X, 3)
     assert len(kernel_cache) == 1
+
+
+def test_a_framework_compiles_what_a_launch_would(fake):
+    kernels_, _, target, backend, binder = add.create_binder()
+    bound, specialization, options = binder(X, ODD, n=1, num_warps=2)
+    types, keys = zip(*specialization)
+    constants = {path: triton_jit.get_iterable_path(list(bound.values()), path)
+                 for path in triton_jit.find_paths_if(types, lambda _, type_: type_ == "constexpr")}
+    attrs = {path: backend.parse_attr(triton_jit.get_iterable_path(keys, path))
+             for path in triton_jit.find_paths_if(keys, lambda _, key: isinstance(key, str))}
+    source = add.ASTSource(add, dict(zip(add.arg_names, types)), constants, attrs)
+    compiled = add.compile(source, target=target, options=backend.parse_options(options).__dict__)
+    assert not kernels_ and add[(1,)](X, ODD, 1, num_warps=2).hash == compiled.hash and len(fake.lowered) == 1
 
 
 def test_functions_as_arguments(fake):

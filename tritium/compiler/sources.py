@@ -84,7 +84,7 @@ class ASTSource:
         names = fn.arg_names
         self.fn = fn
         self.constants = {_path(key, names): value for key, value in (constexprs or {}).items()}
-        self.attrs = {_path(key, names): value for key, value in (attrs or {}).items()}
+        self.attrs = {_path(key, names): value for key, value in (attrs or {}).items() if value}
         types = {**signature, **{names[path[0]]: "constexpr" for path in self.constants if len(path) == 1}}
         if missing := [name for name in names if name not in types]:
             raise fail(ValueError, f"the signature of {fn.__name__} lacks {', '.join(missing)}: "

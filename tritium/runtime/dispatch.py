@@ -200,7 +200,14 @@ def _device_cache(fn: JITFunction, drv: DriverBase) -> DeviceCache:
 def new_cache(fn: JITFunction, drv: DriverBase | None = None) -> DeviceCache:
     """An empty cache for the current device of a driver, the usual one by default."""
     target = (drv or driver.usual).get_current_target()
-    return DeviceCache({}, {}, target, make_backend(target), fn.launcher.bind)
+    return DeviceCache({}, {}, target, make_backend(target), partial(_bound, fn))
+
+
+def _bound(fn: JITFunction, /, *args, **kwargs) -> tuple[dict[str, Any], list[tuple[Any, Any]], dict[str, Any]]:
+    """(arguments by name, type and key of each, options) of a launch: what `DeviceCache.binder` returns."""
+    values, options = fn.launcher.bind(*args, **kwargs)
+    values = _each(fn, values, lambda param, x: x if param.is_constexpr else hold(x))
+    return dict(zip(fn.arg_names, values)), _each(fn, tuple(values), KernelParam.specialize), options
 
 
 _PLAIN = COMMON - {float}  # there are many floats that repr calls nan

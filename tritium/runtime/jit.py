@@ -42,6 +42,7 @@ _HOMES = {
     "native_specialize_impl": "runtime.specialize", "JitFunctionInfo": "runtime.dispatch",
     "ConstexprFunction": "language.source.function", "constexpr_function": "language.source.function",
     "JITCallable": "language.source.function",
+    "find_paths_if": "_utils", "get_iterable_path": "_utils",
 }  # fmt: skip
 
 
@@ -169,7 +170,7 @@ class JITFunction(Source, KernelInterface[T]):
     def _begin(self) -> None:
         super()._begin()
         self.pre_run_hooks: list[Callable] = []
-        self.device_caches: dict[Any, DeviceCache] = _Caches(self._make_cache, self._forget)
+        self.device_caches: dict[Any, DeviceCache] = _Caches(self.create_binder, self._forget)
         self.requests: dict[tuple[str, str], Any] = {}  # (target, key) -> what was compiled: `recompile` compares them
         # The launcher's, once there is one: an attribute of the kernel itself is found faster.
         self._grids: dict[tuple, Callable] = {}
@@ -273,12 +274,22 @@ class JITFunction(Source, KernelInterface[T]):
         self._grids = launcher.grids
         return launcher
 
-    def create_binder(self) -> Callable:
-        """A function with the kernel's parameters: the arguments in order, and the keywords that are options."""
-        return self.launcher.bind
+    # What frameworks use that compile a kernel themselves, as a launch would, perhaps in another process.
 
-    def _make_cache(self) -> DeviceCache:
+    def create_binder(self) -> DeviceCache:
+        """An empty cache for the current device. Its `binder` takes the arguments of a launch; it returns them by name,
+        the type and the key of each, and the keywords that are options."""
         return _dispatch().new_cache(self)
+
+    @once_property
+    def compile(self) -> Callable[..., CompiledKernel]:
+        """`triton.compile`."""
+        return imported("tritium.compiler").compile
+
+    @once_property
+    def ASTSource(self) -> type:
+        """`triton.compiler.ASTSource`: a kernel with the types of its arguments."""
+        return imported("tritium.compiler").ASTSource
 
     def _forget(self) -> None:
         if "launcher" in self.__dict__:

@@ -77,7 +77,7 @@ def prepared(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: 
     ((4, 1, 1), ['source', 'ttir', 'ttgir', 'llir'], {'BLOCK': 32})
     """
     fn, meta, note = _unwrapped(kernel, args, meta)
-    values, options = fn.create_binder()(*args, **meta)
+    values, options = fn.launcher.bind(*args, **meta)
     options |= {name: meta[name] for name in fn.arg_names if name in NAMES and name in meta}
     check_keywords(fn.__name__, fn.arg_names, options)
     if callable(grid):
