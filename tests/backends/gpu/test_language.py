@@ -11,7 +11,10 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.test_modules import agree
+from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu.lower import scan, sort
+from tritium.backends.gpu.shared_memory.needs import Room
+from tritium.compiler import ASTSource
 from tritium.frontend import lower
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
@@ -273,6 +276,30 @@ def scan_maps(x, o, q, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, BAC
     slope, at_zero = tl.associative_scan((v | 1, v * 3), AXIS, one_after_the_other, reverse=BACK)
     tl.store(o + i, slope)
     tl.store(q + i, at_zero)
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(("shape", "axis", "warps"), [((64, 32), 0, 8), ((64, 16), 0, 2), ((16, 64), 0, 4),
+                                                      ((2, 512), 1, 4), ((1, 1024), 1, 8)])  # fmt: skip
+def test_scan_between_warps(check, shape, axis, warps, back):
+    outs = np.zeros(shape, "i8"), np.zeros(shape, "i8")
+    check(scan_maps, data("i4", *shape), *outs, *shape, axis, back, warps=warps)
+
+
+@pytest.mark.parametrize("room", [2048, 16 << 10])
+def test_scan_between_warps_in_little_shared_memory(check, monkeypatch, room):
+    """Totals that do not fit go some after the others."""
+    monkeypatch.setattr(Room, "bytes", room)
+    outs = np.zeros((64, 64), "i8"), np.zeros((64, 64), "i8")
+    check(scan_maps, data("i4", 64, 64), *outs, 64, 64, 0, False, warps=4)
+
+
+@pytest.mark.parametrize("shape", [(64, 32), (256, 16)])
+@pytest.mark.parametrize("warps", [2, 4, 8])
+def test_warps_meet_once_in_a_scan(shape, warps):
+    source = ASTSource(scan_columns, {"x": "*fp32", "o": "*fp32"}, dict(zip("MK", shape)))
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    assert made.asm["ptx"].count("bar.sync") == 1
 
 
 @pytest.fixture

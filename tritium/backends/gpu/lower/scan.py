@@ -1,9 +1,16 @@
-"""Scans along an axis: bit by bit in registers, between lanes by shuffles, between warps through shared memory. Large
-tiles go through shared memory whole, in loops over segments of them."""
+"""Scans along an axis: bit by bit in registers and between lanes by shuffles, then between warps through shared memory.
+
+    bits of the axis    reg reg lane lane | warp warp reg        a block: the bits below the first of a warp
+                        block totals -> shared memory, barrier -> every thread scans those of its lines
+
+Large tiles go through shared memory whole, in loops over segments of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -11,13 +18,13 @@ from ....ir import types as T
 from ....ir.core import Op, walk
 from ....named_tuples import NamedTuple
 from ..layout.axis import Axis
-from ..layout.linear import Layout, axis_bits, log2
+from ..layout.linear import Layout, axis_bits, log2, powers, without_bits
 from ..layout.values import layout_of
 from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, Room, side_by_side, takes_shared
-from .convert import registers_with, without
+from .convert import read, registers_with, without, write
 from .function import Lowering, lower
 from .reduce import exchange_need, exchange_threads
-from .shared_memory import Passage
+from .shared_memory import Passage, plan
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -37,16 +44,25 @@ def _scan_need(op: Op, room: Room) -> Need | None:
             between = side_by_side(0, exchange)[1:] if segments.parts > 1 else ()
             how = {"cut": cut, "segments": True} if cut else {"segments": True}
             return Need([*segments.bytes, *between], attrs=how)
-    totals, most = layout.registers, 0
-    for part, _ in Axis(layout, op.attrs["axis"]).bits:
-        totals, most = totals // 2 if part == "reg" else totals, max(most, totals if part == "warp" else 0)
-    return exchange_need(types, most, room) if most else None
+    axis = Axis(layout, op.attrs["axis"])
+    if not axis.of("warp"):
+        return None
+    sizes = [(layout.numel >> _inside(axis)) * t.bytes for t in types]
+    if side_by_side(0, sizes)[1] <= room.bytes:
+        return Need(sizes)
+    return exchange_need(types, layout.registers, room)  # more than all totals: some go after the others
+
+
+def _inside(axis: Axis) -> int:
+    """How many of the lowest bits of an axis are inside of blocks: those below the first bit of a warp."""
+    return next((k for k, (part, _) in enumerate(axis.bits) if part == "warp"), len(axis.bits))
 
 
 @lower(ops.scan)
 @takes_shared(_scan_need, meets=True)
 def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
-    """Bit by bit along the axis: the half with the bit set takes in the total of the half without it.
+    """Bit by bit inside of blocks: the half with the bit set takes in the total of the half without it. Then blocks
+    take in the totals of those before them.
 
     Registers that differ only in bits already seen share a total, so only one of them keeps it.
     """
@@ -56,13 +72,16 @@ def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     if op.attrs.get("segments"):
         return _scan_pieces(g, op, layout, xs, combine, reverse)
     passage, prefix = Passage(g, op), [[x[r] for x in xs] for r in range(layout.registers)]
-    total, seen = dict(enumerate(prefix)), 0
-    for part, bit in Axis(layout, op.attrs["axis"]).bits:
+    total, seen, axis = dict(enumerate(prefix)), 0, Axis(layout, op.attrs["axis"])
+    inside = len(axis.bits) if "together" in op.attrs else _inside(axis)
+    for part, bit in axis.bits[:inside]:
         if part == "reg":
             prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
             seen |= 1 << bit
         else:
             prefix, total = _scan_threads(passage, types, part, bit, seen, prefix, total, combine, reverse)
+    if inside < len(axis.bits):
+        prefix = _scan_blocks(passage, types, layout, axis, inside, prefix, total, combine, reverse)
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
 
 
@@ -93,18 +112,84 @@ def _scan_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], part: str
     return new_prefix, new_total
 
 
+def _scan_blocks(passage: Passage, types: Sequence[T.Scalar | T.Ptr], layout: Layout, axis: Axis, inside: int,
+                 prefix: Sequence[list[Val]], total: Mapping[int, list[Val]], combine: Callable,
+                 reverse: bool) -> list[list[Val]]:
+    """Combine every block with the total of those before it; `inside` bits of the axis are inside of a block.
+
+    A thread scans the totals of all blocks of its lines, and picks those before its own. A block's number has bits of
+    registers, which are known, and bits of the thread's place.
+    """
+    g, w, low, count = passage.g, passage.g.w, log2(axis.mask & -axis.mask), 1 << len(axis.bits) - inside
+    written = layout.map(functools.partial(without_bits, low, inside), (layout.numel >> inside,))
+    blocks = (count - 1) << low  # the bits of a block's number in the place of its total
+    totals = _gather_totals(passage, types, written, total, blocks)
+    numbers = [x << low for x in (reversed(range(count)) if reverse else range(count))]
+    before: dict[int, Any] = {}  # by the place of a block's total; None for the first one
+    for line in {place & ~blocks: None for place in totals}:
+        scanned = itertools.accumulate((totals[line | n] for n in numbers[:-1]), combine)
+        before.update(zip((line | n for n in numbers), (None, *scanned)))
+    chosen, first = [], numbers[0]
+    for k, (part, bit) in enumerate(axis.bits[inside:], low):
+        if part != "reg":
+            chosen.append((w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0)), 1 << k))
+            first &= ~(1 << k)
+    behind = [w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set for is_set, _ in chosen]
+    later = functools.reduce(functools.partial(w.binary, "or"), behind)
+
+    @functools.cache
+    def pick(place: int, bits: int) -> Any:
+        """What is before this thread's block: this one, but for the lowest `bits` that the thread's place chooses."""
+        if not bits:
+            return before[place]
+        is_set, image = chosen[bits - 1]
+        no, yes = pick(place, bits - 1), pick(place | image, bits - 1)
+        return [w.select(is_set, a, b) for a, b in zip(yes, no)] if no and yes else no or yes
+
+    out = []
+    for place, p in zip(written.register_elements(), prefix):
+        made = combine(pick(place, len(chosen)), p)
+        out.append([w.select(later, a, b) for a, b in zip(made, p)] if place & blocks == first else made)
+    return out
+
+
+def _gather_totals(passage: Passage, types: Sequence[T.Scalar | T.Ptr], written: Layout,
+                   total: Mapping[int, list[Val]], blocks: int) -> dict[int, Any]:
+    """The totals of all blocks of a thread's lines, by their places in memory. Threads meet once.
+
+    `written` has the places of the totals, whose bits `blocks` are those of a block's number.
+    """
+    g, count = passage.g, written.numel
+    kept = written._replace(reg=tuple(x for x in written.reg if x))
+    own = [x for r, x in total.items() if not any(r >> k & 1 and not e for k, e in enumerate(written.reg))]
+    lines, along = written.map(lambda x: x & ~blocks), [x for x in powers(1, count) if x & blocks]
+    across = [x for x in lines.reg if x]
+    wanted = lines._replace(reg=(*along, *across) if blocks & 1 else (*across, *along))
+    images = [plan(kept, wanted, t.bytes) for t in types]
+    passage.before_write()
+    for items, t, base, at in zip(zip(*own), types, passage.bases, images):
+        write(g, items, t, kept, at, base)
+    passage.after_write()
+    found = zip(*[read(g, t, wanted, at, base) for t, base, at in zip(types, passage.bases, images)])
+    return dict(zip(wanted.register_elements(), found))
+
+
 def _instructions(op: Op, layout: Layout) -> int:
     """How many a thread would take, about, with everything written out."""
     words = sum(max(1, T.element(x.type).bits // 32) for x in op.operands)
     combine = words * sum(1 for inner in walk(op.regions[0]) if not inner.kind.terminator)
-    total, totals = 0, layout.registers
-    for part, _ in Axis(layout, op.attrs["axis"]).bits:
+    total, totals, axis = 0, layout.registers, Axis(layout, op.attrs["axis"])
+    inside = _inside(axis)
+    for part, _ in axis.bits[:inside]:
         if part == "reg":
             totals //= 2
             total += (layout.registers // 2 + totals) * combine
         else:
-            exchange = (9 if part == "warp" else 3) * words  # through shared memory all warps wait for it, twice
-            total += layout.registers * (combine + words) + totals * (combine + exchange)
+            total += layout.registers * (combine + words) + totals * (combine + 3 * words)
+    if inside < len(axis.bits):
+        own = sum(part == "reg" for part, _ in axis.bits[inside:])
+        blocks = totals >> own << len(axis.bits) - inside  # of all lines of a thread
+        total += blocks * (combine + 2 * words) + totals * words + layout.registers * combine
     return total
 
 
