@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .... import ops
@@ -20,6 +20,7 @@ from .swizzle import lane_ordered
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 LINE_BYTES = 128  # of a cache: what a warp touches in one line takes one lookup
+SECTOR_BYTES = 32  # that memory moves at once
 
 Order = tuple[tuple[int, ...], tuple[int, ...]]  # shape, axes from most to least contiguous
 
@@ -35,6 +36,7 @@ class Accesses:
     widths: dict[Order, int]
     across: dict[Op, tuple[int, int]]  # see `loads_across`
     combined: dict[tuple[int, ...], int]  # see `_combined_axes`
+    scanned: dict[tuple[int, ...], int] = field(default_factory=dict)  # see `_scanned_axes`
     forms: Scalars = field(default_factory=Scalars)
     orders: dict[Op, Order] = field(default_factory=dict)  # those that were asked for
 
@@ -50,6 +52,7 @@ class Accesses:
                 together.setdefault(accesses.order(op), []).append(op)
         widest = any(kind.mma for kind in module.kinds)  # tiles on their way to an MMA are better copied so
         accesses.widths.update((order, accesses._shared_width(found, widest)) for order, found in together.items())
+        accesses.scanned.update(_scanned_axes(module, together))
         return accesses
 
     def _shared_width(self, accesses: list[Op], widest: bool) -> int:
@@ -139,7 +142,7 @@ class Accesses:
             return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
         if axis == order[0]:
-            return blocked(shape, width, self.warps, self.lanes, order, within_warp=self.combined.get(shape))
+            return self._blocked(shape, width, order)
         return blocked(shape, min(width, self.reach(op)), self.warps, self.lanes, order, (axis, count))
 
     def loads_as_well(self, op: Op, layout: Layout) -> bool:
@@ -158,8 +161,12 @@ class Accesses:
 
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
-        width = max([v for (s, _), v in self.widths.items() if s == shape] or [1])
-        return blocked(shape, width, self.warps, self.lanes, within_warp=self.combined.get(shape))
+        return self._blocked(shape, max([v for (s, _), v in self.widths.items() if s == shape] or [1]))
+
+    def _blocked(self, shape: tuple[int, ...], width: int, order: Sequence[int] | None = None) -> Layout:
+        """The layout of memory ops on tiles of a shape, each of which touches `width` neighbours."""
+        also = (axis, shape[axis]) if (axis := self.scanned.get(shape)) is not None else None
+        return blocked(shape, width, self.warps, self.lanes, order, also, self.combined.get(shape))
 
     def serves(self, op: Op, own: Layout, ideal: Layout) -> bool:
         """True if storing from a tile's own layout is as good as converting it to the ideal one first."""
@@ -186,6 +193,25 @@ def _combined_axes(module: Module) -> dict[tuple[int, ...], int]:
         elif op.kind.access and op.types and not op.kind.atomic:
             loaded.add(tuple(n for n in T.shape(op.pointer.type) if n > 1))
     return {shape: axis for shape, (axis, *others) in found.items() if not others and (shape[axis],) not in loaded}
+
+
+def _scanned_axes(module: Module, accesses: Mapping[Order, list[Op]]) -> dict[tuple[int, ...], int]:
+    """{shape: axis} of tiles that are scanned along one axis, across which they are contiguous in memory: a thread has
+    neighbours along it, in as many registers as there are. It combines them without shuffles.
+
+        a column of 8 rows     threads 0 1 0 1 0 1 0 1: scans each pair      threads 0 0 0 0 1 1 1 1: one scan
+
+    Lanes still follow the rows, so that an access touches as many sectors, if a row has one.
+    """
+    found: dict[tuple[int, ...], set[int]] = {}
+    for op in walk(module.body):
+        if op.kind is ops.scan:
+            found.setdefault(T.shape(op.operands[0].type), set()).add(op.attrs["axis"])
+    for (shape, (fastest, *_)), touching in accesses.items():
+        sizes = (T.element(op.pointer.type).pointee.bytes for op in touching)
+        if fastest in found.get(shape, ()) or shape[fastest] * min(sizes) < SECTOR_BYTES:
+            found.pop(shape, None)
+    return {shape: axis for shape, (axis, *others) in found.items() if not others and axis != len(shape) - 1}
 
 
 def _coalesced(own: Layout, ideal: Layout, bits: int) -> bool:

@@ -1,4 +1,4 @@
-"""Scans along an axis: bit by bit in registers and between lanes by shuffles, then between warps through shared memory.
+"""Scans along an axis: in registers, bit by bit between lanes by shuffles, then between warps through shared memory.
 
     bits of the axis    reg reg lane lane | warp warp reg        a block: the bits below the first of a warp
                         block totals -> shared memory, barrier -> every thread scans those of its lines
@@ -18,7 +18,7 @@ from ....ir import types as T
 from ....ir.core import Op, walk
 from ....named_tuples import NamedTuple
 from ..layout.axis import Axis
-from ..layout.linear import Layout, axis_bits, log2, powers, without_bits
+from ..layout.linear import Layout, axis_bits, log2, powers, span_of, without_bits
 from ..layout.values import layout_of
 from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, Room, side_by_side, takes_shared
 from .convert import read, registers_with, without, write
@@ -61,8 +61,8 @@ def _inside(axis: Axis) -> int:
 @lower(ops.scan)
 @takes_shared(_scan_need, meets=True)
 def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
-    """Bit by bit inside of blocks: the half with the bit set takes in the total of the half without it. Then blocks
-    take in the totals of those before them.
+    """Neighbours that a thread has, one after the other. Then bit by bit inside of blocks: the half with the bit set
+    takes in the total of the half without it. Then blocks take in the totals of those before them.
 
     Registers that differ only in bits already seen share a total, so only one of them keeps it.
     """
@@ -71,10 +71,12 @@ def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     combine = lambda a, b: g.inline(op.regions[0], [*a, *b])
     if op.attrs.get("segments"):
         return _scan_pieces(g, op, layout, xs, combine, reverse)
-    passage, prefix = Passage(g, op), [[x[r] for x in xs] for r in range(layout.registers)]
-    total, seen, axis = dict(enumerate(prefix)), 0, Axis(layout, op.attrs["axis"])
+    passage, axis = Passage(g, op), Axis(layout, op.attrs["axis"])
     inside = len(axis.bits) if "together" in op.attrs else _inside(axis)
-    for part, bit in axis.bits[:inside]:
+    own = [1 << bit for _, bit in itertools.takewhile(lambda place: place[0] == "reg", axis.bits)]
+    prefix, total = _scan_run([[x[r] for x in xs] for r in range(layout.registers)], own, combine, reverse)
+    seen = sum(own)
+    for part, bit in axis.bits[len(own) : inside]:
         if part == "reg":
             prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
             seen |= 1 << bit
@@ -83,6 +85,18 @@ def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     if inside < len(axis.bits):
         prefix = _scan_blocks(passage, types, layout, axis, inside, prefix, total, combine, reverse)
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
+
+
+def _scan_run(xs: Sequence[list[Val]], steps: Sequence[int], combine: Callable,
+              reverse: bool) -> tuple[list[list[Val]], dict[int, list[Val]]]:
+    """Registers that differ in these bits of their numbers, the lowest along the axis: (prefix, total) of each run."""
+    places, prefix, total = span_of(steps), list(xs), {}
+    for first in range(len(xs)):
+        if not first & sum(steps):
+            run = [first | step for step in (reversed(places) if reverse else places)]
+            for r, made in zip(run, itertools.accumulate((xs[r] for r in run), combine)):
+                prefix[r] = total[first] = made
+    return prefix, total
 
 
 def _scan_registers(step: int, seen: int, prefix: list[list[Val]], total: dict[int, list[Val]], combine: Callable,
@@ -178,9 +192,12 @@ def _instructions(op: Op, layout: Layout) -> int:
     """How many a thread would take, about, with everything written out."""
     words = sum(max(1, T.element(x.type).bits // 32) for x in op.operands)
     combine = words * sum(1 for inner in walk(op.regions[0]) if not inner.kind.terminator)
-    total, totals, axis = 0, layout.registers, Axis(layout, op.attrs["axis"])
+    axis = Axis(layout, op.attrs["axis"])
     inside = _inside(axis)
-    for part, _ in axis.bits[:inside]:
+    own = sum(1 for _ in itertools.takewhile(lambda place: place[0] == "reg", axis.bits))
+    totals = layout.registers >> own
+    total = (layout.registers - totals) * combine
+    for part, _ in axis.bits[own:inside]:
         if part == "reg":
             totals //= 2
             total += (layout.registers // 2 + totals) * combine
