@@ -2,11 +2,13 @@
 
     python benchmarks/by_kernel.py program.py                # tables of kernels, the slowest beside Triton first
     python benchmarks/by_kernel.py program.py --tuned        # each side chooses its own configurations
+    python benchmarks/by_kernel.py program.py --before ../other   # beside another checkout of tritium as well
     python benchmarks/by_kernel.py program.py --json out.json
 
 The program defines `cases()`, which gives pairs (name, function without arguments): calls of a library, forward and
-backward passes. Each side runs it in its own process, in turns. Tuners take the middle one of their configurations, so
-that code is compared and not choices. Needs a GPU, torch and Triton.
+backward passes, as `library_operators.py` does. torch's own kernels are left out. Each side runs it in its own process,
+in turns. Tuners take the middle one of their configurations, so that code is compared and not choices. Needs a GPU,
+torch and Triton.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import re
 import runpy
 import statistics
 import subprocess
@@ -24,8 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-SIDES = ("triton", "tritium")
+SIDES = ("triton", "tritium", "before")
 
 
 def middle_configuration() -> None:
@@ -54,14 +57,14 @@ def times_of(function: Callable[[], object], calls: int) -> dict[str, float]:
         torch.cuda.synchronize()
     launches = defaultdict(list)
     for event in profiled.events():
-        if event.device_time > 0:
+        if event.device_time > 0 and re.fullmatch(r"\w+", event.name):  # names of C++ have types
             launches[event.name].append(event.device_time)
     return {name: statistics.median(times) * len(times) / calls for name, times in launches.items()}
 
 
 def run(program: str, side: str, tuned: bool, calls: int) -> dict[str, dict[str, float] | str]:
     """Case -> times of its kernels, or the error that it ended with."""
-    if side == "tritium":
+    if side != "triton":
         import tritium
 
         tritium.install_as_triton()
@@ -86,18 +89,25 @@ def least(rounds: list[dict]) -> dict[tuple[str, str], float]:
     return out
 
 
+def mean(ratios: list[float]) -> str:
+    below = sum(ratio < 0.95 for ratio in ratios)
+    return f"{math.exp(statistics.fmean(map(math.log, ratios))):.3f} by geometric mean, {below} below 0.95"
+
+
 def table(results: dict[str, list[dict]]) -> str:
-    """The kernels that both sides ran, and the cases that one did not."""
-    theirs, ours = (least(results[side]) for side in SIDES)
-    rows = sorted((theirs[key] / ours[key], key) for key in theirs.keys() & ours.keys())
-    lines = ["| kernel | case | Triton, us | tritium, us | ratio |", "|---|---|---|---|---|"]
-    lines += [f"| {kernel} | {case} | {theirs[case, kernel]:.1f} | {ours[case, kernel]:.1f} | {ratio:.2f} |"
-              for ratio, (case, kernel) in rows]  # fmt: skip
-    if rows:
-        mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in rows))
-        lines.append(f"\n{len(rows)} kernels, {mean:.3f} by geometric mean, "
-                     f"{sum(ratio < 0.95 for ratio, _ in rows)} below 0.95")
-    errors = {(case, side): what for side in SIDES for found in results[side] for case, what in found.items()
+    """The kernels that all sides ran, and the cases that one did not."""
+    times = {side: least(rounds) for side, rounds in results.items()}
+    ratio = lambda key, side="triton": times[side][key] / times["tritium"][key]
+    keys = sorted(set.intersection(*({*found} for found in times.values())), key=ratio)
+    others = [side for side in times if side != "tritium"]
+    rows = [["kernel", "case", *(f"{side}, us" for side in times), *(f"vs {side}" for side in others)]]
+    rows += [["---"] * len(rows[0])]
+    rows += [[key[1], key[0], *(f"{found[key]:.1f}" for found in times.values()),
+              *(f"{ratio(key, side):.2f}" for side in others)] for key in keys]  # fmt: skip
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if keys:
+        lines += [f"\n{len(keys)} kernels vs {side}: {mean([ratio(key, side) for key in keys])}" for side in others]
+    errors = {(case, side): what for side, rounds in results.items() for found in rounds for case, what in found.items()
               if isinstance(what, str)}  # fmt: skip
     return "\n".join(lines + [f"- {case} fails with {side}: {what}" for (case, side), what in errors.items()])
 
@@ -106,6 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--tuned", action="store_true", help="each side times its tuners' configurations")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="another checkout, to compare with")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--calls", type=int, default=8)
     parser.add_argument("--json", type=Path, help="write all times here")
@@ -114,14 +125,17 @@ def main() -> None:
     if args.side:
         args.json.write_text(json.dumps(run(args.program, args.side, args.tuned, args.calls)))
         return
-    results: dict[str, list[dict]] = {side: [] for side in SIDES}
+    roots = {"triton": "", "tritium": str(ROOT), **({"before": str(args.before.resolve())} if args.before else {})}
+    results: dict[str, list[dict]] = {side: [] for side in roots}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "times.json"
         for _ in range(args.rounds):
-            for side in SIDES:
+            for side, root in roots.items():
                 command = [sys.executable, __file__, args.program, "--side", side, "--json", str(path), "--calls",
                            str(args.calls), *(["--tuned"] if args.tuned else [])]  # fmt: skip
-                subprocess.run(command, check=True)
+                found = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+                own = {"PYTHONPATH": found, "TRITIUM_CACHE_DIR": str(Path(folder) / side)}
+                subprocess.run(command, check=True, env={**os.environ, **own})
                 results[side].append(json.loads(path.read_text()))
     print(table(results))
     if args.json:
