@@ -8,6 +8,7 @@ Names are imported when first used, so `import tritium` costs next to nothing an
 
 import importlib
 import os
+import sys
 from typing import Any
 
 __path__ = [*__path__, f"{__path__[0]}/compat"]  # modules that only Triton's users look for
@@ -59,7 +60,7 @@ def __getattr__(name: str):
     elif name in _MODULES or name == "_C":
         value = importlib.import_module(f"{__name__}.{name}")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 

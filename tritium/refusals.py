@@ -7,11 +7,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-from tritium.errors import Failure, explain, render
+from tritium.errors import Failure, cut, explain, render
 
-__all__ = ["UnknownName", "misnamed", "of_argument", "refusal"]
+__all__ = ["UnknownName", "misnamed", "of_argument", "refusal", "told_at_the_call"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def refusal(kind: type[Failure], problem: str, hint: str | None = None) -> Failure:
@@ -66,12 +71,48 @@ def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str]
     >>> misnamed("add", "warps", ["x", "BLOCK"])
     'kernel `add` has the parameters x, BLOCK, and warps is none of them'
     """
-    from difflib import get_close_matches  # its imports are slow, errors are rare
-
-    near = {other.lower(): other for other in (*others, *names)}
-    found = get_close_matches(name.lower(), near, n=1)
-    guess = f"did you mean {near[found[0]]}? " if found else ""
+    found = _nearest(name, (*others, *names))
+    guess = f"did you mean {found}? " if found else ""
     method = "; a kernel is no method: write @staticmethod above @triton.jit and leave self out"
     absent = f", and {name} is none of them" if name and names and not found else ""
     return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(names)}" if names else "no parameters") + \
         absent + (method if names and names[0] == "self" else "")
+
+
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # its imports are slow, errors are rare
+
+    near = {other.lower(): other for other in names}
+    return near[found[0]] if (found := get_close_matches(name.lower(), near, n=1)) else None
+
+
+def told_at_the_call(fn: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of what users call in Python: a keyword that `fn` lacks is refused with the nearest one it has, and
+    what refuses an argument leaves no frames of ours in the traceback.
+
+    >>> @told_at_the_call
+    ... def tuned(key, num_warps=4): ...
+    >>> tuned([], num_warp=8)
+    Traceback (most recent call last):
+    TypeError: tuned() got an unexpected keyword argument 'num_warp'
+    hint: did you mean num_warps? it takes key, num_warps
+    """
+    code = fn.__code__  # type: ignore[attr-defined]
+    names = [name for name in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] if name != "self"]
+
+    @wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            for name in kwargs:
+                if name not in names:
+                    near = _nearest(name, names)
+                    raise refusal(TypeError, f"{fn.__qualname__}() got an unexpected keyword argument {name!r}",
+                                  f"{f'did you mean {near}? ' if near else ''}it takes {', '.join(names)}")
+            return fn(*args, **kwargs)
+        except Exception as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                explain(error, hint=getattr(error, "hint", None))  # `fn` was not even entered
+            cut(error)
+            raise
+
+    return call

@@ -17,6 +17,7 @@ import ctypes
 import operator
 import sys
 from collections.abc import Callable
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from tritium.language.types.signature import canonical, flatten
@@ -202,6 +203,8 @@ def unfit(x: Any) -> TypeError:
         hint = "pass an array or a tensor of the numbers, or a tuple of the arguments"
     elif isinstance(x, set | frozenset | dict):
         hint = "pass its numbers one by one, or as an array"
+    elif isinstance(x, MethodType | BuiltinMethodType):
+        hint = f"call it: {x.__name__}()"
     elif isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", None) == "c":
         hint = "pass x.real and x.imag: kernels have no complex numbers"
     elif hasattr(x, "to_numpy"):

@@ -31,6 +31,7 @@ from tritium.device_rates import (
     set_gpu_clock,
 )
 from tritium.performance_reports import Benchmark, Mark, Table, perf_report
+from tritium.refusals import refusal, told_at_the_call
 from tritium.runtime.cublas import CublasLt
 
 __all__ = [
@@ -131,6 +132,10 @@ def _clock_of(fn: Callable[[], Any]) -> Any:
     """Call `fn` once; the clock that sees its work: the host's if it launched kernels on the CPU."""
     from tritium.backends.driver import driver
 
+    if not callable(fn):
+        raise refusal(TypeError, f"what is timed is a function without arguments, not {fn!r}",
+                      "write do_bench(lambda: kernel[grid](...)): a launch that is written out has run already")
+
     timer, cpu = clock(), cast(Any, driver.named("cpu"))
     before = cpu.launches
     fn()
@@ -190,6 +195,7 @@ def _with_flush(timer, fn: Callable[[], Any]) -> float:
     return sum(timer.time(both, 5, lambda: None)) / 5
 
 
+@told_at_the_call
 def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, grad_to_none: Iterable | None = None,
              quantiles: Sequence[float] | None = None, return_mode: str = "mean") -> Any:
     """Milliseconds that one call of `fn` takes; `warmup` and `rep` are milliseconds to spend.

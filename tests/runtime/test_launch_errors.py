@@ -118,7 +118,8 @@ def test_a_grid_function_without_a_parameter(launch):
 
 @ROADS
 @pytest.mark.parametrize("args, kwargs, text", [
-    ((X, 1.0), {}, "missing .*'n'"), ((X, 1.0), {"N": 64}, r"(?s)missing .*'n'.*hint: did you mean n\?"),
+    ((X, 1.0), {}, "missing .*'n'"),
+    ((X, 1.0), {"N": 64}, r"(?s)missing .*'n'.*hint: N is no parameter: did you mean n\?"),
     ((X, 1.0, 64, 16, 5), {}, "(?s)(takes|too many).*the parameters x, value, n, BLOCK"),
     ((X, 1.0, 64), {"x": X}, "multiple values for argument 'x'"),
 ], ids=["missing", "misspelt", "too many", "twice"])  # fmt: skip
@@ -209,6 +210,78 @@ def test_a_key_that_names_nothing_is_warned_of():
         warnings.simplefilter("error")
         triton.autotune(configs, key=["n", "BLOCK", "x", "num_warps"])(fill)
         triton.autotune([triton.Config({"GROUP": 3})], key=["GROUP"])(fill)
+
+
+CONFIGS = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})]
+
+
+def prune(rule):
+    return lambda: triton.autotune(CONFIGS, [], {"early_config_prune": rule})(fill)[(1,)](X, 1.0, 8)
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: triton.Config({}, num_warp=4), r"Config.__init__\(\) got .*'num_warp'\nhint: did you mean num_warps\? it"),
+    (lambda: triton.Config(BLOCK=4), "hint: it takes kwargs, num_warps, "),
+    (lambda: triton.Config(["BLOCK", 4]), "a Config maps names of parameters to values"),
+    (lambda: triton.jit(no_inline=True), r"jit\(\) got .*'no_inline'\nhint: did you mean noinline\?"),
+    (lambda: triton.autotune(CONFIGS, [], reset_to_zeros=["x"]), r"hint: did you mean reset_to_zero\?"),
+    (lambda: triton.autotune(fill), "missing 1 required positional argument: 'key'"),
+    (lambda: triton.autotune(CONFIGS[0], [])(fill), r"a list of triton.Config, not one: .*\nhint: write \[...\]"),
+    (lambda: triton.autotune([{"BLOCK": 4}], [])(fill), "a list of triton.Config, and {'BLOCK': 4} is none"),
+    (lambda: triton.autotune(CONFIGS, "value")(fill), r"not 'value'\nhint: write key=\['value'\]; key=\[\] tunes once"),
+    (lambda: triton.autotune(CONFIGS, None)(fill), r"not None\nhint: key=\[\] tunes once"),
+    (lambda: triton.heuristics(fill), "heuristics maps names of parameters to functions, not JITFunction"),
+    (lambda: triton.heuristics({"BLOCK": 4})(fill), "is no function: 4"),
+    (prune(lambda configs, args: configs), r"cannot be called: .*\nhint: it is called with \(configs, named_args"),
+    (prune(lambda configs, args, **kwargs: None), "returned None, not a list of configurations"),
+    (lambda: triton.testing.do_bench(compiled((1,), X, 1.0, 8)), r"hint: write do_bench\(lambda: kernel\[grid\]"),
+    (lambda: compiled((1,), X.sum, 1.0, 8), r"argument `x`.*\nhint: call it: sum\(\)"),
+])
+def test_decorators_and_functions_that_are_called_wrongly(call, text):
+    with pytest.raises(TypeError, match=text) as caught:
+        call()
+    assert frames(caught.value)[-1] in ("<lambda>", "compiled")
+
+
+def test_letters_that_name_parameters_are_a_key():
+    assert triton.autotune(CONFIGS, "xn")(fill).keys == ["x", "n"]
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: triton.autotune(CONFIGS, [])(fill)(X, 1.0, 8), r"hint: launch it over a grid of programs: fill\[grid\]"),
+    (lambda: triton.heuristics({"n": len})(fill)(X, 1.0, 8), r"hint: launch it over a grid of programs: fill\[grid\]"),
+    (lambda: fill(X, 1.0, 8), r"hint: launch it over a grid of programs: fill\[grid\]"),
+    (lambda: tl.sum(X), "hint: sum works inside a kernel only$"),
+    (lambda: tl.cdiv(9, 4), "hint: cdiv works inside a kernel only; in Python call triton.cdiv"),
+    (lambda: tl.arange(0, 4), "hint: arange works inside a kernel only"),
+])
+def test_calls_without_a_grid_or_outside_of_kernels(call, text):
+    with pytest.raises((RuntimeError, ValueError), match=text) as caught:
+        call()
+    assert frames(caught.value)[-1] == "<lambda>"
+
+
+def test_a_heuristic_that_fails_is_the_users():
+    with pytest.raises(AttributeError, match="no attribute 'size'") as caught:
+        triton.heuristics({"BLOCK": lambda args: args["n"].size})(fill)[(1,)](X, 1.0, 8)
+    assert frames(caught.value) == ["test_a_heuristic_that_fails_is_the_users", "<lambda>"]
+
+
+def test_a_parameter_not_to_specialize_that_does_not_exist_is_warned_of():
+    @triton.jit(do_not_specialize=["N", 3])
+    def kernel(x, n):
+        tl.store(x, n)
+
+    with pytest.warns(UserWarning, match="do_not_specialize lists") as caught:
+        kernel[(1,)](X, 3)
+    assert [entry.filename for entry in caught] == [__file__] * 2
+    assert "'N'" in str(caught[0].message) and "did you mean n?" in str(caught[0].message)
+
+
+def test_names_that_tritium_does_not_have():
+    with pytest.raises(AttributeError) as caught:
+        triton.autotunes
+    assert (caught.value.name, caught.value.obj) == ("autotunes", triton)
 
 
 def test_an_error_is_shown_once_and_ends_at_the_launch():

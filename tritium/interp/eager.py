@@ -218,8 +218,9 @@ def _launch(source, grid, args, kwargs, observers, strict):
         bound = source.signature.bind(*args, **{k: v for k, v in kwargs.items() if k in parameters})
     except TypeError as error:
         unknown = next((name for name in kwargs if name not in parameters), "")
+        nearest = misnamed(source.__name__, unknown, list(parameters))
         raise refusal(TypeError, f"{source.__name__}() {error}",
-                      misnamed(source.__name__, unknown, list(parameters))) from None
+                      f"{unknown} is no parameter: {nearest}" if unknown else nearest) from None
     bound.apply_defaults()
     sizes = asked(grid, source.__name__, bound.arguments) if callable(grid) else grid
     watching = (*_OBSERVERS.get(), *observers)

@@ -21,7 +21,7 @@ from tritium.compiler import bundles
 from tritium.errors import AutotunerError, OutOfResources, PTXASError, cut
 from tritium.language.source import rehearsal
 from tritium.locks import lock, once_property
-from tritium.refusals import refusal
+from tritium.refusals import refusal, told_at_the_call
 from tritium.runtime import kept, tuning
 from tritium.runtime.choices import Choice, Choices
 from tritium.runtime.forwarding import record_of_choice
@@ -189,6 +189,7 @@ class Autotuner(Measuring[T]):
         self.shipped.update(kept.load(paths, self.__name__, self.configs))
 
 
+@told_at_the_call
 def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict | None = None,
              reset_to_zero: list[str] | None = None, restore_value: list[str] | None = None,
              pre_hook: Callable | None = None, post_hook: Callable | None = None, warmup: float | None = None,
@@ -209,10 +210,11 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
     >>> [str(config) for config in kernel.configs][0]
     'BLOCK: 64, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None'
     """
+    @told_at_the_call
     def decorate(fn: KernelInterface[T]) -> Autotuner[T]:
         tuning.check_kernel(fn, "autotune")
-        tuner = Autotuner(fn, fn.arg_names, configs, list(key), reset_to_zero, restore_value, pre_hook, post_hook,
-                          prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
+        tuner = Autotuner(fn, fn.arg_names, configs, tuning.listed(key, fn.arg_names), reset_to_zero, restore_value,
+                          pre_hook, post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
         tuning.check_keys(tuner.__name__, tuner.keys, tuner.arg_names, tuner.configs)
         tuning.check_rules(tuner.__name__, prune_configs_by or ())
         return tuner

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tritium.errors import cut
 from tritium.language.source.fingerprints import COMMON
 from tritium.locks import imported, lock
 from tritium.named_tuples import NamedTuple
@@ -64,6 +65,14 @@ class Wrapper(KernelInterface[T]):
     _binder: Callable[[list], Callable] | None = None
     _changes = 0  # of attributes that decide
     _launch: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse a launch without a grid, as a kernel does."""
+        try:
+            return self.fn(*args, **kwargs)
+        except Exception as error:
+            cut(error)
+            raise
 
     def _is_plain(self) -> bool:
         """Whether nobody has put another `run` in the place of the class's."""

@@ -15,7 +15,7 @@ from tritium import knobs
 from tritium.errors import cut
 from tritium.language.builtins.grid import asked
 from tritium.locks import once_property
-from tritium.refusals import refusal
+from tritium.refusals import refusal, told_at_the_call
 from tritium.runtime.forwarding import Armed, Wrapper, record_of_heuristics
 from tritium.runtime.jit import JITFunction, KernelInterface, P, T
 from tritium.runtime.tuning import check_kernel, name_of
@@ -83,9 +83,9 @@ class Heuristics(Wrapper[T]):
         for name, compute in self.values.items():
             try:
                 value = compute(dict(given) if several else given)
-            except (KeyError, TypeError):
+            except Exception:
                 value = _FAILED
-            if value is _FAILED:  # asked again, so that a name the launch does not have is said
+            if value is _FAILED:  # asked again, so that a name the launch does not have is said, without our frames
                 value = asked(compute, name_of(self), given, f"the heuristic for {name}")
             given[name] = value
             place = self._places.get(name, count)
@@ -106,6 +106,7 @@ class Heuristics(Wrapper[T]):
         return self.fn.warmup(*args, **kwargs)
 
 
+@told_at_the_call
 def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInterface[T]], Heuristics[T]]:
     """Decorator: compute meta-parameters from the arguments at each launch, in the order given.
 
@@ -117,6 +118,11 @@ def heuristics(values: dict[str, Callable[[dict], Any]]) -> Callable[[KernelInte
     >>> list(kernel.values)
     ['BLOCK']
     """
+    if not isinstance(values, dict):
+        raise refusal(TypeError, f"heuristics maps names of parameters to functions, not {values!r}",
+                      "write @triton.heuristics({'BLOCK': lambda args: ...})")
+
+    @told_at_the_call
     def decorate(fn: KernelInterface[T]) -> Heuristics[T]:
         check_kernel(fn, "heuristics")
         for name, compute in values.items():

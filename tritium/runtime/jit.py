@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -12,6 +13,7 @@ from tritium import knobs
 from tritium.errors import cut
 from tritium.language.source.function import Source
 from tritium.locks import imported, once, once_property
+from tritium.refusals import misnamed, refusal, told_at_the_call
 from tritium.runtime.launch import Form, Launcher
 
 T = TypeVar("T")  # the type of the function that is a kernel
@@ -184,8 +186,16 @@ class JITFunction(Source, KernelInterface[T]):
 
         plain, unaligned = self.do_not_specialize, self.do_not_specialize_on_alignment
         parameters = self.signature.parameters.items()
+        self._check_listed((*plain, *unaligned))
         return [KernelParam(i, parameter, i in plain or name in plain, i in unaligned or name in unaligned)
                 for i, (name, parameter) in enumerate(parameters)]  # fmt: skip
+
+    def _check_listed(self, listed: Iterable[int | str]) -> None:
+        for name in listed:
+            if name not in self.arg_names and name not in range(len(self.arg_names)):
+                warnings.warn_explicit(
+                    f"jit of kernel `{self.__name__}`: do_not_specialize lists {name!r}, which is no parameter\nhint: "
+                    f"{misnamed(self.__name__, str(name), self.arg_names)}", UserWarning, self.file, self.def_line)
 
     @once_property
     def arg_names(self) -> list[str]:
@@ -363,6 +373,7 @@ def jit(*, version: Any = None, repr: Callable | None = None, launch_metadata: C
         do_not_specialize: Iterable[int | str] | None = None,
         do_not_specialize_on_alignment: Iterable[int | str] | None = None, debug: bool | None = None,
         noinline: bool | None = None) -> Callable[[T], JITFunction[T]]: ...
+@told_at_the_call
 def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not_specialize=None,
         do_not_specialize_on_alignment=None, debug=None, noinline=None) -> Any:
     """Make a function a kernel, or a function kernels call; with TRITON_INTERPRET=1, one that runs as plain Python.
@@ -375,29 +386,19 @@ def jit(fn: Any = None, *, version=None, repr=None, launch_metadata=None, do_not
     JITFunction(tritium.language.builtins.grid:grid_sizes)
     """
 
+    @told_at_the_call
     def decorate(fn):
         if inspect.isfunction(fn) and fn.__code__.co_flags & inspect.CO_VARKEYWORDS:
-            raise TypeError("JIT functions do not support **kw parameters\n"
-                            f"hint: name the parameters of {fn.__name__} one by one")
+            raise refusal(TypeError, "JIT functions do not support **kw parameters",
+                          f"name the parameters of {fn.__name__} one by one")
         if isinstance(fn, KernelInterface) and not isinstance(fn, JITFunction):
-            raise TypeError(f"@triton.jit makes a kernel of a function, not of a {type(fn).__name__}\n"
-                            "hint: write @triton.jit right above the def, and @triton.autotune or @triton.heuristics "
-                            "above it")
+            raise refusal(TypeError, f"@triton.jit makes a kernel of a function, not of a {type(fn).__name__}",
+                          "write @triton.jit right above the def, and @triton.autotune or @triton.heuristics above it")
         if knobs.runtime.interpret:
             from tritium.interp.eager import InterpretedFunction
 
             return InterpretedFunction(fn, do_not_specialize, debug, _check_keywords, do_not_specialize_on_alignment)
-        try:
-            return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
-                               launch_metadata)
-        except Exception as error:
-            cut(error)
-            raise
+        return JITFunction(fn, version, do_not_specialize, do_not_specialize_on_alignment, debug, noinline, repr,
+                           launch_metadata)
 
-    if fn is None:
-        return decorate
-    try:
-        return decorate(fn)
-    except Exception as error:
-        cut(error)
-        raise
+    return decorate if fn is None else decorate(fn)

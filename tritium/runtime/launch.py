@@ -55,7 +55,7 @@ def _mismatch(kernel: str, signature: inspect.Signature, args: tuple, kwargs: di
 
         unknown = [key for key in kwargs if key not in signature.parameters and key not in NAMES]
         nearest = misnamed(kernel, unknown[0] if unknown else "", list(signature.parameters))
-        return refusal(TypeError, str(error), nearest)
+        return refusal(TypeError, str(error), f"{unknown[0]} is no parameter: {nearest}" if unknown else nearest)
     raise InternalError(f"{name}: a call that fits was taken for one that does not")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
+from tritium.refusals import refusal
 from tritium.runtime import distributed_tuning, kept, trials, tuning
 from tritium.runtime.forwarding import Wrapper
 from tritium.runtime.jit import JITFunction, T
@@ -43,9 +44,13 @@ class Measuring(Wrapper[T]):
                  prune_configs_by: dict | None = None, warmup: float | None = None, rep: float | None = None,
                  use_cuda_graph: bool = False, do_bench: Callable | None = None, cache_results: bool = False):
         self.fn, self.arg_names, self._known = fn, arg_names, frozenset(arg_names)
+        if isinstance(configs, Config):
+            raise refusal(TypeError, f"autotune takes a list of triton.Config, not one: {configs!r}",
+                          "write [...] around it")
         self.configs = list(configs or [Config({})])
         if wrong := [config for config in self.configs if not isinstance(config, Config)]:
-            raise TypeError(f"autotune takes a list of triton.Config, and {wrong[0]!r} is none")
+            raise refusal(TypeError, f"autotune takes a list of triton.Config, and {wrong[0]!r} is none",
+                          "write triton.Config({'BLOCK': 64}, num_warps=4)")
         self.keys = list(key)
         self.cache: dict[tuple, Config] = {}
         self._launching: dict[int, dict[str, Any] | tuple] = {}  # the arguments of threads that launch, by name or not
@@ -85,7 +90,8 @@ class Measuring(Wrapper[T]):
 
     def _set_pruning(self, rules: dict) -> None:
         if not isinstance(rules, dict):
-            raise TypeError(f"prune_configs_by maps names to functions, such as {{'perf_model': f}}, not {rules!r}")
+            raise refusal(TypeError, "prune_configs_by maps names to functions, such as {'perf_model': f}, not "
+                          f"{rules!r}")
         self.perf_model: Any = rules.get("perf_model")
         self.configs_top_k: int | float = rules.get("top_k", 1.0)
         self.early_config_prune: Callable | None = rules.get("early_config_prune")
@@ -123,7 +129,7 @@ class Measuring(Wrapper[T]):
         """The configurations worth trying: `early_config_prune`, then the `top_k` best of `perf_model`."""
         configs = self.configs
         if self.early_config_prune is not None:
-            configs = list(self.early_config_prune(configs, self.nargs, **kwargs))
+            configs = tuning.pruned(self.early_config_prune, configs, self.nargs, kwargs)
             if not configs:
                 raise AutotunerError(
                     f"no configuration of {self.__name__} is left after early_config_prune: it must return at least "

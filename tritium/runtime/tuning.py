@@ -11,7 +11,7 @@ from threading import get_ident
 from typing import Any
 
 from tritium import knobs
-from tritium.refusals import UnknownName, misnamed, refusal
+from tritium.refusals import UnknownName, misnamed, refusal, told_at_the_call
 from tritium.tensors import device_of
 
 # The launch options a Config carries beside its meta-parameters.
@@ -28,11 +28,13 @@ class Config:
     True
     """
 
+    @told_at_the_call
     def __init__(self, kwargs: dict[str, Any], num_warps: int = 4, num_stages: int = 3, num_ctas: int = 1,
                  maxnreg: int | None = None, pre_hook: Callable[[dict], Any] | None = None,
                  ir_override: str | None = None):
         if not isinstance(kwargs, dict):
-            raise TypeError(f"a Config maps names of parameters to values, such as {{'BLOCK': 64}}, not {kwargs!r}")
+            raise refusal(TypeError, "a Config maps names of parameters to values, such as {'BLOCK': 64}, not "
+                          f"{kwargs!r}")
         self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
         self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
 
@@ -107,8 +109,8 @@ def check_kernel(fn: Any, decorator: str) -> None:
     """
     if not hasattr(fn, "arg_names"):
         name = getattr(fn, "__name__", type(fn).__name__)
-        raise TypeError(f"@triton.{decorator} takes a kernel, and {name} is none yet\n"
-                        f"hint: write @triton.{decorator}(...) above @triton.jit")
+        raise refusal(TypeError, f"@triton.{decorator} takes a kernel, and {name} is none yet",
+                      f"write @triton.{decorator}(...) above @triton.jit")
 
 
 def name_of(kernel: Any) -> str:
@@ -130,8 +132,24 @@ def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
     """
     twice = sorted(config.all_kwargs().keys() & kwargs.keys())
     if twice:
-        raise ValueError(f"Conflicting meta-parameters: {', '.join(twice)}. The autotuner chooses them: "
-                         "do not pass them at the launch as well.")
+        raise refusal(ValueError, f"Conflicting meta-parameters: {', '.join(twice)}. The autotuner chooses them: "
+                      "do not pass them at the launch as well.")
+
+
+def listed(key: Any, names: Sequence[str]) -> list[str]:
+    """The `key` of an autotuner as a list. Text counts as its letters, as in Triton, if parameters are called so.
+
+    >>> listed("MN", ["x", "M", "N"])
+    ['M', 'N']
+    >>> listed("size", ["x", "size"])
+    Traceback (most recent call last):
+    TypeError: the key of an autotuner is a list of parameters' names, not 'size'
+    hint: write key=['size']; key=[] tunes once
+    """
+    if key is None or isinstance(key, str) and not set(key) <= set(names):
+        raise refusal(TypeError, f"the key of an autotuner is a list of parameters' names, not {key!r}",
+                      f"{f'write key=[{key!r}]; ' if key else ''}key=[] tunes once")
+    return list(key)
 
 
 def check_keys(kernel: str, keys: Iterable[str], names: Sequence[str], configs: Iterable[Config]) -> None:
@@ -143,7 +161,7 @@ def check_keys(kernel: str, keys: Iterable[str], names: Sequence[str], configs: 
     for key in keys:
         if key not in known and key not in _KEYWORDS:
             warnings.warn(f"autotune of kernel `{kernel}`: the key {key!r} is no parameter, so it is ignored\n"
-                          f"hint: {misnamed(kernel, str(key), names)}", stacklevel=3)
+                          f"hint: {misnamed(kernel, str(key), names)}", stacklevel=4)
 
 
 def check_arguments(kernel: str, wanted: Iterable[str], args: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -157,6 +175,25 @@ def check_arguments(kernel: str, wanted: Iterable[str], args: Mapping[str, Any],
             raise refusal(UnknownName, message, misnamed(kernel, str(name), names))
 
 
+def pruned(prune: Callable, configs: list[Config], named: Any, kwargs: dict[str, Any]) -> list[Config]:
+    """What a user's `early_config_prune` leaves of the configurations.
+
+    >>> pruned(lambda configs, named_args, **kwargs: configs[:1], [Config({}), Config({"BLOCK": 64})], {}, {})
+    [Config(num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None)]
+    """
+    try:
+        left = prune(configs, named, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # it was not even entered
+            raise refusal(TypeError, f"early_config_prune cannot be called: {error}",
+                          "it is called with (configs, named_args, **kwargs)") from None
+        raise
+    if not isinstance(left, Iterable):
+        raise refusal(TypeError, f"early_config_prune returned {left!r}, not a list of configurations",
+                      "end it with `return [config for config in configs if ...]`")
+    return list(left)
+
+
 _RULES = ("perf_model", "top_k", "early_config_prune")
 
 
@@ -168,7 +205,7 @@ def check_rules(kernel: str, rules: Iterable[str]) -> None:
     for rule in rules:
         if rule not in _RULES:
             warnings.warn(f"autotune of kernel `{kernel}`: prune_configs_by has no rule {rule!r}, so it is ignored\n"
-                          f"hint: the rules are {', '.join(_RULES)}", stacklevel=3)
+                          f"hint: the rules are {', '.join(_RULES)}", stacklevel=4)
 
 
 _ACCUMULATES = r'= atomic .*how="(?:add|xor)"'

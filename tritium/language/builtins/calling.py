@@ -17,7 +17,9 @@ from contextvars import ContextVar
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from ...errors import cut
 from ...locks import once, once_property
+from ...refusals import refusal
 from ..types.constants import plain, unwrap, wrap
 
 P = ParamSpec("P")
@@ -50,8 +52,8 @@ def require(name):
     """The current builder; without one the user called `name` outside of a kernel."""
     b = _CURRENT.get()
     if b is None:
-        raise ValueError("Did you forget to add @triton.jit ? (`_semantic` argument must be provided outside of JIT "
-                         f"functions.)\nhint: {name} works inside a kernel only")
+        raise refusal(ValueError, "Did you forget to add @triton.jit ? (`_semantic` argument must be provided outside "
+                      "of JIT functions.)", f"{name} works inside a kernel only")
     return b
 
 
@@ -105,7 +107,12 @@ class Builtin:
         args, kwargs = [*map(unwrap, args)], {name: unwrap(value) for name, value in kwargs.items()}
         if not self.adapts:
             args, kwargs = [*map(plain, args)], {name: plain(value) for name, value in kwargs.items()}
-        return self.fn(builder_of(_semantic, self.name), *args, **kwargs)
+        try:
+            b = builder_of(_semantic, self.name)
+        except ValueError as error:
+            cut(error)
+            raise
+        return self.fn(b, *args, **kwargs)
 
     def __get__(self, instance, owner=None):
         return self if instance is None else MethodType(self, instance)

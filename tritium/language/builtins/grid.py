@@ -47,7 +47,8 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
         raise refusal(TypeError, f"a grid is one to three ints, or a function that returns them, not {grid!r}",
                       _next_step(grid)) from None
     if not 1 <= len(sizes) <= 3:
-        raise refusal(ValueError, f"a grid has one to three axes, not {len(sizes)}: {grid!r}")
+        raise refusal(ValueError, f"a grid has one to three axes, not {len(sizes)}: {grid!r}",
+                      "compute several indices from one axis: pid // n and pid % n" if sizes else "one program is (1,)")
     check_sizes(sizes)
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z

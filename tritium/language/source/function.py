@@ -22,17 +22,20 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
-from tritium.errors import Span, fail, node_span, render
+from tritium.errors import Span, cut, fail, node_span, render
 from tritium.language.builtins.calling import current
 from tritium.language.source import dependencies, dialect, lines
 from tritium.language.types.constants import unwrap
 from tritium.locks import busy, lock, once_property
+from tritium.refusals import refusal
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # What a function captures is found by walking functions that others call too: one thread walks at a time.
 _walking = lock()
+
+_IN_PYTHON = {name: f"; in Python call triton.{name}" for name in ("cdiv", "next_power_of_2")}
 
 
 class Cells(Mapping):
@@ -224,9 +227,14 @@ class Source(dependencies.Compilable):
         b = current()
         if b is not None:  # a kernel that runs eagerly, or a builtin written in Python
             return b.call(self, args, kwargs)
-        raise RuntimeError(
-            "Cannot call @triton.jit'd outside of the scope of a kernel\n"
-            f"hint: launch it over a grid of programs: {self.__name__}[grid](...)")
+        hint = f"launch it over a grid of programs: {self.__name__}[grid](...)"
+        if dependencies.is_language(self):
+            hint = f"{self.__name__} works inside a kernel only{_IN_PYTHON.get(self.__name__, '')}"
+        try:
+            raise refusal(RuntimeError, "Cannot call @triton.jit'd outside of the scope of a kernel", hint)
+        except RuntimeError as error:
+            cut(error)
+            raise
 
     def __get__(self, instance, owner=None):
         """A method of a value that kernels have: `x.sum(0)` is `sum(x, 0)`. In any other class, the kernel itself."""
