@@ -228,7 +228,6 @@ def prune(rule):
     (lambda: triton.autotune(fill), "missing 1 required positional argument: 'key'"),
     (lambda: triton.autotune(CONFIGS[0], [])(fill), r"a list of triton.Config, not one: .*\nhint: write \[...\]"),
     (lambda: triton.autotune([{"BLOCK": 4}], [])(fill), "a list of triton.Config, and {'BLOCK': 4} is none"),
-    (lambda: triton.autotune(CONFIGS, "value")(fill), r"not 'value'\nhint: write key=\['value'\]; key=\[\] tunes once"),
     (lambda: triton.autotune(CONFIGS, None)(fill), r"not None\nhint: key=\[\] tunes once"),
     (lambda: triton.heuristics(fill), "heuristics maps names of parameters to functions, not JITFunction"),
     (lambda: triton.heuristics({"BLOCK": 4})(fill), "is no function: 4"),
@@ -245,6 +244,9 @@ def test_decorators_and_functions_that_are_called_wrongly(call, text):
 
 def test_letters_that_name_parameters_are_a_key():
     assert triton.autotune(CONFIGS, "xn")(fill).keys == ["x", "n"]
+    with pytest.warns(UserWarning, match=r"the key 'value' is text.*\nhint: write key=\['value'\]") as caught:
+        assert triton.autotune(CONFIGS, "value")(fill).keys == []
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("call, text", [

@@ -213,8 +213,9 @@ def autotune(configs: list[Config], key: Iterable[str], prune_configs_by: dict |
     @told_at_the_call
     def decorate(fn: KernelInterface[T]) -> Autotuner[T]:
         tuning.check_kernel(fn, "autotune")
-        tuner = Autotuner(fn, fn.arg_names, configs, tuning.listed(key, fn.arg_names), reset_to_zero, restore_value,
-                          pre_hook, post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
+        keys = tuning.listed(tuning.name_of(fn), key, fn.arg_names)
+        tuner = Autotuner(fn, fn.arg_names, configs, keys, reset_to_zero, restore_value, pre_hook,
+                          post_hook, prune_configs_by, warmup, rep, use_cuda_graph, do_bench, cache_results)
         tuning.check_keys(tuner.__name__, tuner.keys, tuner.arg_names, tuner.configs)
         tuning.check_rules(tuner.__name__, prune_configs_by or ())
         return tuner

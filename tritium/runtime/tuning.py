@@ -136,19 +136,19 @@ def check_conflict(config: Config, kwargs: dict[str, Any]) -> None:
                       "do not pass them at the launch as well.")
 
 
-def listed(key: Any, names: Sequence[str]) -> list[str]:
-    """The `key` of an autotuner as a list. Text counts as its letters, as in Triton, if parameters are called so.
+def listed(kernel: str, key: Any, names: Sequence[str]) -> list[str]:
+    """The `key` of an autotuner as a list. Text counts as its letters, as in Triton: warn if these name nothing.
 
-    >>> listed("MN", ["x", "M", "N"])
+    >>> listed("add", "MN", ["x", "M", "N"])
     ['M', 'N']
-    >>> listed("size", ["x", "size"])
-    Traceback (most recent call last):
-    TypeError: the key of an autotuner is a list of parameters' names, not 'size'
-    hint: write key=['size']; key=[] tunes once
     """
-    if key is None or isinstance(key, str) and not set(key) <= set(names):
-        raise refusal(TypeError, f"the key of an autotuner is a list of parameters' names, not {key!r}",
-                      f"{f'write key=[{key!r}]; ' if key else ''}key=[] tunes once")
+    if key is None:
+        raise refusal(TypeError, "the key of an autotuner is a list of parameters' names, not None",
+                      "key=[] tunes once")
+    if isinstance(key, str) and not set(key) <= set(names):
+        warnings.warn(f"autotune of kernel `{kernel}`: the key {key!r} is text, whose letters name no parameters, so "
+                      f"the kernel is tuned once\nhint: write key=[{key!r}]", stacklevel=4)
+        return [name for name in key if name in names]
     return list(key)
 
 
