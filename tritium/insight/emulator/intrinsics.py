@@ -205,6 +205,7 @@ TABLE = [
     (r"llvm\.bitreverse\.\w+", _bits(lambda v, n: int(f"{v:0{n}b}"[::-1], 2))),
     (r"llvm\.assume", _assume),
     (r"llvm\.nvvm\.ex2\.approx\.ftz\.f", _in_f64(np.exp2)),
+    (r"llvm\.nvvm\.lg2\.approx\.ftz\.f", _in_f64(np.log2)),
     (r"llvm\.nvvm\.sqrt\.approx\.ftz\.f", _in_f64(np.sqrt)),
     (r"llvm\.nvvm\.rsqrt\.approx\.ftz\.f", _in_f64(lambda x: 1 / np.sqrt(x))),
     (r"llvm\.nvvm\.rcp\.approx\.ftz\.f", _in_f64(lambda x: 1 / x)),

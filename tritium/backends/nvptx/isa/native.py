@@ -47,6 +47,28 @@ def _erf(g: NvLowering, x: Val) -> Val:
     return w.intrinsic("copysign", "float", w.select(w.compare("fcmp olt", a, const(1.0)), small, large), x)
 
 
+# log(1 + f) = f + f^2 P(f) on 2^-1/2 <= 1 + f <= 2^1/2, to 2^-25 of it. P grows without bound, as does the logarithm
+_LOG = (-0.49999991059303284, 0.33333948254585266, -0.25001779198646545, 0.1996212899684906, -0.165701761841774,
+        0.1491737812757492, -0.14309103786945343, 0.08737550675868988)  # fmt: skip
+_WHOLE = 1.5 * 2.0**23  # adding it rounds to an integer, found in the low bits of the sum
+
+
+def _log(g: NvLowering, x: Val) -> Val:
+    """k ln 2 + log(m) where x = m 2^k: the instruction's logarithm is good enough to say which k is nearest, and where
+    it is infinite or nan so is k. It flushes subnormal numbers, so these are scaled. Within 1.2 units in the last
+    place."""
+    w, const = g.w, lambda value: g.w.const("float", value)
+    fma = lambda *xs: w.intrinsic("fma", "float", *xs)
+    small = w.compare("fcmp olt", x, const(2.0**-126))
+    x = w.select(small, w.binary("fmul", x, const(2.0**23)), x)
+    near = w.binary("fadd", _approximate("lg2.approx.ftz.f")(g, x), const(_WHOLE))
+    k = w.binary("fsub", near, w.select(small, const(_WHOLE + 23), const(_WHOLE)))
+    exponent = w.binary("shl", w.cast("bitcast", near, "i32"), w.const("i32", 23))
+    m = w.cast("bitcast", w.binary("sub", w.cast("bitcast", x, "i32"), exponent), "float")
+    f = w.binary("fsub", m, const(1.0))
+    return fma(k, const(0.6931471805599453), fma(w.binary("fmul", f, f), _poly(w, f, _LOG), f))
+
+
 # tanh(x) = x + x^3 P(x^2) on |x| <= 1.15, to 2^-28.2: further than elsewhere, so that little is left of one beyond
 _TANH_END = 1.15
 _TANH = (-0.3333331048488617, 0.133327454328537, -0.05391645058989525, 0.021645620465278625, -0.008313375525176525,
@@ -77,6 +99,7 @@ def _poly(w: NumberingWriter, x: Val, coefficients: Sequence[float]) -> Val:
 NATIVE = {
     ("div", T.f32): _approximate("div.full"),
     ("exp", T.f32): _exp,
+    ("log", T.f32): _log,
     ("exp2", T.f32): _approximate("ex2.approx.ftz.f"),
     ("erf", T.f32): _erf,
     ("tanh", T.f32): _tanh,
