@@ -209,3 +209,49 @@ def compared_argument_that_is_none(out_ptr, limit):
 def stored_list(out_ptr, x_ptr):
     i = tl.arange(0, 64)
     tl.store(out_ptr + i, [tl.load(x_ptr + i), 1])
+
+
+@mistake(x_ptr="*fp32")
+def stride_of_a_pointer(x_ptr):
+    n = x_ptr.stride(0)
+
+
+@mistake(x_ptr="*fp32")
+def method_call_of_an_attribute(x_ptr):
+    n = tl.load(x_ptr + tl.arange(0, 64)).numel()
+
+
+@mistake(out_ptr="*fp32", n="i32")
+def type_called_as_a_function(out_ptr, n):
+    tl.store(out_ptr, tl.float32(n))
+
+
+@mistake(out_ptr="*fp32")
+def infinity_of_torch(out_ptr):
+    tl.store(out_ptr, -tl.inf)
+
+
+@mistake(out_ptr="*fp32")
+def generator(out_ptr):
+    yield out_ptr
+
+
+@mistake(x_ptr="*fp32", BLOCK=["64"])
+def block_size_that_is_text(x_ptr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK
+
+
+@mistake(x_ptr="*fp32")
+def axis_that_is_text(x_ptr):
+    i = tl.program_id("x")
+
+
+@mistake(x_ptr="*fp32")
+def arange_to_a_negative_end(x_ptr):
+    i = tl.arange(0, -64)
+
+
+@mistake()
+def dot_that_lacks_a_transpose():
+    q, k = tl.zeros((16, 64), tl.float16), tl.zeros((32, 64), tl.float16)
+    s = tl.dot(q, k)

@@ -2,6 +2,7 @@
 
 import math
 import pdb
+import warnings
 
 import numpy as np
 import pytest
@@ -213,3 +214,29 @@ def test_proposed_functions_exist(name):
             for part in word.split(".")[1:]:
                 assert hasattr(found, part), word
                 found = getattr(found, part)
+
+
+@triton.jit
+def and_before_less(x, n, HOW: tl.constexpr):
+    i = tl.arange(0, 4)
+    inner = i > 0
+    if HOW == 0:
+        mask = i < n & inner
+    elif HOW == 1:
+        mask = inner & i < n
+    elif HOW == 2:
+        mask = i < n & (i > 0)
+    elif HOW == 3:
+        mask = i < 3 & i > 0
+    else:
+        mask = (i < n) & inner & (i & 1 == 0) & (n == 3 & 3)
+    tl.store(x + i, 1, mask=mask)
+
+
+@pytest.mark.parametrize("how, text", [(0, "n & inner"), (1, "inner & i"), (2, "n & (i > 0)"), (3, "3 & i"), (4, "")])
+def test_and_is_stronger_than_a_comparison(how, text):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        and_before_less.warmup(np.zeros(4, np.int32), 3, how, grid=(1,))
+    assert [(entry.filename, f"compares with {text}; write" in str(entry.message)) for entry in caught] == \
+        [(__file__, True)] * bool(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from ..errors import fail
+from ..language.builtins import indexing
 from ..language.source import spelling_hints
 from ..language.types import values
 from ..language.types.returned_constants import plain
@@ -50,6 +51,7 @@ def _of_module(module, wanted):
                    hint=hint(module, wanted)) from None
 
 
+_OF_ARRAYS = ("dim", "ndim", "ndimension", "size", "stride", "strides")
 _GROWS = ("append", "extend", "insert", "pop", "remove", "add")
 
 
@@ -57,6 +59,8 @@ def hint(owner, wanted):
     """What to write where a value has no such attribute: another spelling, or the most similar name."""
     if isinstance(owner, tuple | list) and wanted in _GROWS:
         return "a tuple never changes: bind a longer one, `t = t + [x]`, or write a list comprehension"
+    if type(owner) is values.tensor and owner.dtype.is_ptr() and wanted in _OF_ARRAYS:
+        return indexing.NO_SHAPE
     ours = type(owner) is values.tensor or getattr(owner, "__name__", "").startswith("tritium.language")
     return (ours and spelling_hints.instead_of(wanted)) or _closest(wanted, owner)
 

@@ -205,7 +205,8 @@ def _call_python(b, node, function, args, kwargs):
     """Anything else that can be called: a function written in C, or a method of a constant, on constants."""
     name = getattr(function, "__qualname__", None) or repr(function)
     if not callable(function):
-        raise diagnose.error(b, node, f"{describe(function)} cannot be called", at=node.func)
+        raise diagnose.error(b, node, f"{describe(function)} cannot be called", at=node.func,
+                             hint=_instead_of_call(node, function))
     called = getattr(node, "func", None)
     if type(called) is ast.Subscript and isinstance(kernel := b.visit(called.value), Source):
         raise diagnose.error(b, node, "a kernel cannot launch a kernel", at=node.func,
@@ -220,6 +221,15 @@ def _call_python(b, node, function, args, kwargs):
     _check_constants(b, node, name, args, kwargs)
     b.checked(node, lambda _: check_call(function, [*args, *kwargs.values()]))
     return run_python(b, node, function, args, kwargs)
+
+
+def _instead_of_call(node, function):
+    """The hint for a call of what is no function: a type, or an attribute such as `x.numel`."""
+    if isinstance(function, values.dtypes.dtype):
+        return f"a type converts no values: write x.to({ast.unparse(node.func)}), or tl.cast"
+    if type(node.func) is ast.Attribute:
+        return f"write {ast.unparse(node.func)} without parentheses"
+    return None
 
 
 def _check_constants(b, node, name, args, kwargs):

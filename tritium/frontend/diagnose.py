@@ -205,7 +205,7 @@ def _hint(b, node, raised):
     """The next step: what the exception proposes, in the user's own names where possible."""
     given = getattr(raised, "hint", None)
     if isinstance(node, (ast.BinOp, ast.Compare)) and isinstance(raised, TypeError):
-        return _pointer_hint(b, node) or _text_hint(node) or given
+        return _pointer_hint(b, node) or _text_hint(b, node) or given
     if isinstance(raised, IndexError) and given is None:
         return _shape_hint(b, node)
     if type(node) is ast.Subscript and given is not None:
@@ -218,8 +218,11 @@ def _hint(b, node, raised):
     return given
 
 
-def _text_hint(node):
-    """Text made of run-time values."""
+def _text_hint(b, node):
+    """Text made of run-time values, and text where a number is meant."""
+    for side in _sides(node):
+        if type(side) is ast.Name and isinstance(b.frame.names.get(side.id), str):
+            return f"{side.id} is text: pass a number"
     if type(node) is ast.BinOp and any(type(x) is ast.Constant and isinstance(x.value, str) for x in _sides(node)):
         return 'print values at run time with tl.device_print("x", x)'
     return None

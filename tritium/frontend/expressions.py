@@ -81,6 +81,7 @@ def compare(b, node):
                                        hint="compare with each of the values: `(x == a) or (x == b)`")
         y = b.visit(right)
         b.at(node)
+        _warn_of_precedence(b, node, right)
         if how is ast.Is or how is ast.IsNot:
             holds = (x is y) is (how is ast.Is)
             _warn_of_identity(b, holds, x, y)
@@ -91,6 +92,23 @@ def compare(b, node):
             break
         x = y
     return found
+
+
+def _warn_of_precedence(b, node, right):
+    """`i < n & mask`, where `&` comes first, as if it were `and`."""
+    for side in (node.left, right):
+        if type(side) is not ast.BinOp or type(side.op) not in (ast.BitAnd, ast.BitOr):
+            continue
+        if len(node.ops) > 1 or _is_condition(b, side.left) is not _is_condition(b, side.right):
+            symbol = symbol_of(side.op)
+            calling.warn(b, f"`{symbol}` is stronger than a comparison, so this compares with {ast.unparse(side)}; "
+                         f"write parentheses: `(i < n) {symbol} (j < m)`")
+
+
+def _is_condition(b, node):
+    """Whether a syntax node is a comparison, or the name of one's result."""
+    value = b.frame.names.get(node.id) if type(node) is ast.Name else None
+    return type(node) is ast.Compare or type(value) is values.tensor and value.dtype == values.dtypes.int1
 
 
 def _warn_of_identity(b, holds, x, y):
@@ -275,6 +293,7 @@ EXPRESSIONS = {
 
 # What to write instead of an expression that kernels do not have.
 INSTEAD = {
+    "Yield": "store the results through a pointer",
     "Dict": "pass the entries as separate tl.constexpr arguments, or use a tuple",
     "DictComp": "use a list comprehension over a tuple",
     "Set": "use a tuple",

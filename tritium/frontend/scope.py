@@ -389,7 +389,7 @@ def _is_array(value):
 
 def _short(value):
     text = repr(value)
-    return text if len(text) <= 20 else "..."
+    return text if len(text) <= 20 else str(value) if isinstance(value, values.dtypes.dtype) else "..."
 
 
 def is_namedtuple(value):

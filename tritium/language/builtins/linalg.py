@@ -94,10 +94,20 @@ def _check_shapes(b, x, y):
             f"{list(y.shape[:-2])} must be equal")
     (m, k), (k2, n) = x.shape[-2:], y.shape[-2:]
     _assert(k == k2, f"First input shape ({list(x.shape)}) and second input shape {list(y.shape)} are not compatible "
-            f"for matmul (second index of first shape ({k}) must be equal to first index of second shape ({k2})")
+            f"for matmul (second index of first shape ({k}) must be equal to first index of second shape ({k2})",
+            hint=_of_shapes(m, k, k2, n))
     least = limits(b).smallest_k.get(_kind(x).bits, 1)
     _assert(k >= least, f"Input shapes should have M >= 1, N >= 1 and K >= {least}, got M = {m}, N = {n}, K = {k}",
             hint=f"use a BLOCK_K of at least {least} and mask the tail with zeros")
+
+
+def _of_shapes(m, k, k2, n):
+    """The hint for a product of an m x k by a k2 x n matrix: which transpose would fit."""
+    if k == n:
+        return "the sizes along K differ: tl.trans of the second operand fits"
+    if m == k2:
+        return "the sizes along K differ: tl.trans of the first operand fits"
+    return "load tiles of (M, K) and (K, N), with one K"
 
 
 def _precision(b, input_precision, allow_tf32):

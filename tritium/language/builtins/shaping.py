@@ -49,7 +49,8 @@ def constant_int(value, argument):
     if plain is None or isinstance(plain, float):
         shown = value.type if isinstance(value, tensor) else repr(value)
         raise fail(TypeError, f"`{argument}` must be a compile-time integer, got {shown}",
-                   hint="annotate the parameter it comes from with tl.constexpr", argument=argument)
+                   hint="annotate the parameter it comes from with tl.constexpr" if isinstance(value, tensor) else
+                   "pass an int", argument=argument)
     return int(plain)
 
 
@@ -82,7 +83,8 @@ def arange(b, start, end):
     start, end = int(number(start)), int(number(end))
     if start >> 32 or end >> 32:
         raise fail(ValueError, f"arange must fit in int32, got {start} to {end}",
-                   hint="start at 0 and add the offset to the result")
+                   hint="start at 0 and add the offset to the result" if start < end else
+                   "the end must be greater than the start")
     size = end - start
     if size <= 0:
         raise fail(ValueError, f"arange's end argument must be greater than the start argument, got {start} to {end}")

@@ -51,6 +51,7 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     empty_like       tl.zeros_like(x)
     eq               x == y
     equal            x == y
+    e                2.718281828459045, or math.e
     einsum           tl.dot(x, y), or tl.sum(x * y, axis)
     expand           tl.broadcast_to(x, shape)
     fabs             tl.abs(x)
@@ -66,6 +67,7 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     greater          x > y
     gt               x > y
     half             x.to(tl.float16)
+    inf              float("inf")
     inner            tl.sum(x * y, axis)
     int              x.to(tl.int32)
     isclose          tl.abs(x - y) < tolerance
@@ -87,8 +89,10 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     mod              x % y
     movedim          tl.permute(x, axes)
     multiply         x * y
+    nan              float("nan")
     ndim             len(x.shape)
     ne               x != y
+    newaxis          None: x[:, None]
     neg              -x
     negative         -x
     nelement         x.numel
@@ -97,6 +101,7 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     ones             tl.full(shape, 1, dtype)
     ones_like        tl.full(x.shape, 1, x.dtype)
     outer            x[:, None] * y[None, :]
+    pi               3.141592653589793, or math.pi
     power            tl.extra.libdevice.pow(x, y)
     prod             tl.reduce(x, axis, combine)
     reciprocal       1 / x
