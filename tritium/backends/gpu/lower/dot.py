@@ -17,7 +17,7 @@ from ...llvm.writer import vector
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2, powers
 from ..layout.swizzle import swizzled
-from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, takes_shared
+from ..shared_memory.needs import SCRATCH_ALIGNMENT, Need, content, takes_shared
 from .convert import write
 from .function import Lowering, llvm_type, lower
 from .shape import convert_scalar
@@ -28,24 +28,27 @@ if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.writer import Val
 
+_AXES = (1, 1)  # in rows, both operands, where threads write them
 UNROLLED = 1024  # products in one iteration of the loop along K; twice as many do not fit in the instruction cache
 
 
 @lower(ops.dot)
-@takes_shared(lambda op, room: operands_need(op), meets=True)
+@takes_shared(lambda op, room: operands_need(op), meets=True, keeps=True)
 def dot(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     types, passage = [x.type for x in op.operands[:2]], Passage(g, op)
-    passage.before_write()
     lhs, rhs = (_Operand(g, t, axis, base) for t, axis, base in zip(types, _AXES, passage.bases))
-    for x, value, operand in zip((a, b), op.operands, (lhs, rhs)):
-        write(g, x, operand.element, g.layout(value), operand.images, operand.base)
-    passage.after_write()
+    with passage.writing() as fresh:
+        for k, (x, operand) in enumerate(zip((a, b), (lhs, rhs))):
+            if k in fresh:
+                write(g, x, operand.element, g.layout(op.operands[k]), operand.images, operand.base)
     return _multiply(g, op, lhs, rhs, acc)
 
 
-def operands_need(op: Op, alignment: int = SCRATCH_ALIGNMENT) -> Need:
-    """The shared memory of both operands of a dot."""
-    return Need([gpu_ops.bytes_of(x.type) for x in op.operands[:2]], alignment)
+def operands_need(op: Op, alignment: int = SCRATCH_ALIGNMENT, axes: Sequence[int] = _AXES) -> Need:
+    """The shared memory of both operands of a dot, which are written in rows along these axes."""
+    operands = op.operands[:2]
+    contents = [content(x, axis) for x, axis in zip(operands, axes)]
+    return Need([gpu_ops.bytes_of(x.type) for x in operands], alignment, contents=contents)
 
 
 @lower(gpu_ops.dot_buffers)
@@ -53,9 +56,6 @@ def dot_buffers(g: Lowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Se
     how = op.attrs
     left, right = _Operand(g, how["lhs"], how["a_axis"], a[0]), _Operand(g, how["rhs"], how["b_axis"], b[0])
     return _multiply(g, op, left, right, acc)
-
-
-_AXES = (1, 1)  # in rows, both operands, where threads write them
 
 
 class _Operand:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
@@ -46,6 +47,17 @@ class Passage:
         """Everyone sees what was written."""
         self.g.target.barrier(self.g)
         self.sync = "barrier"
+
+    @contextmanager
+    def writing(self) -> Iterator[list[int]]:
+        """The numbers of the buffers to write, which no earlier op has filled; with barriers around, if there are
+        any."""
+        fresh = [k for k in range(len(self.bases)) if k not in self.op.attrs.get("filled", ())]
+        if fresh:
+            self.before_write()
+        yield fresh
+        if fresh:
+            self.after_write()
 
     def may_begin_here(self) -> None:
         """The first write may have been skipped, or come again."""

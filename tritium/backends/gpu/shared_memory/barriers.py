@@ -22,7 +22,7 @@ from .... import ops
 from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import annotate
 from .. import ops as gpu_ops
-from .needs import Use, use_of
+from .needs import Use, use_of, written
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -126,7 +126,7 @@ class _Readers:
             self.found.pop(op, None)  # what an earlier visit to the loop found
             if attrs != op.attrs:
                 self.found[op] = attrs
-            if use.meets:
+            if use.meets and written(op):
                 self.threads = frozenset()
             if use.leaves:
                 self.threads |= {(start, start + size) for start, size in op.attrs["shared"]}
@@ -150,5 +150,4 @@ class _Readers:
 
     def is_read(self, op: Op) -> bool:
         """True if threads may be reading what an op overwrites."""
-        written = [(start, start + size) for start, size in op.attrs["shared"]]
-        return any(a < d and c < b for a, b in self.threads for c, d in written)
+        return any(a < d and c < b for a, b in self.threads for c, d in written(op))

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .... import ops
 from ....ir.core import Op
 from ....named_tuples import NamedTuple
+from .. import ops as gpu_ops
 
 if TYPE_CHECKING:
+    from ....ir.core import Value
     from ....ir.opdef import OpKind
     from ..target import Target
 
@@ -56,14 +59,17 @@ class Need(NamedTuple):
     cut: the bits of an element's number by which a tile is cut into pieces that go one after the other
     together: the bytes of a thread that go at once
     segments: a scan goes through shared memory whole, in segments
+
+    `contents` says what each buffer holds when the op ends: an op that needs an equal one finds it there.
     """
 
     sizes: Sequence[int]
     alignment: int = SCRATCH_ALIGNMENT
     attrs: Mapping[str, Any] = {}
+    contents: Sequence[Any] = ()
 
 
-HOW = ("shared", "cut", "together", "segments")  # attributes that `allocate_shared` gives ops
+HOW = ("shared", "cut", "together", "segments", "filled")  # attributes that `allocate_shared` gives ops
 
 
 class Use(NamedTuple):
@@ -72,7 +78,8 @@ class Use(NamedTuple):
 
     waits: for whom the op waits before it writes: "all" that may be reading, "tma" (threads meet in any case), or ""
     for nobody. leaves: who may still be reading when the op ends: "threads", "tma", or "" for nobody. meets: the op
-    always has a barrier of its own, before which all threads have read what earlier ops wrote.
+    always has a barrier of its own, before which all threads have read what earlier ops wrote; unless it writes
+    nothing. keeps: its needs have `contents`.
     """
 
     needs: Callable[[Op, Room], Need | None]
@@ -80,6 +87,7 @@ class Use(NamedTuple):
     waits: str = "all"
     leaves: str = "threads"
     meets: bool = False
+    keeps: bool = False
 
 
 _USES: dict[Any, Use] = {}  # of lowerings
@@ -109,6 +117,20 @@ def use_of(target: Target, kind: OpKind) -> Use | None:
 def addresses(op: Op) -> list[int]:
     """Where the buffers of an op begin, in bytes."""
     return [start for start, _ in op.attrs.get("shared", ())]
+
+
+def written(op: Op) -> list[tuple[int, int]]:
+    """(start, end) of the buffers that an op writes: those that no earlier op has filled."""
+    filled = op.attrs.get("filled", ())
+    return [(start, start + size) for k, (start, size) in enumerate(op.attrs.get("shared", ())) if k not in filled]
+
+
+def content(x: Value, axis: int) -> tuple[Value, int]:
+    """What a buffer holds that a tile was written to in rows along `axis`: (tile, axis), the same for transposed tiles
+    and layouts of one tile."""
+    while type(x) is Op and (x.kind is gpu_ops.convert or x.kind is ops.trans and x.attrs["order"] == (1, 0)):
+        x, axis = x.operands[0], axis if x.kind is gpu_ops.convert else 1 - axis
+    return x, axis
 
 
 def side_by_side(start: int, sizes: Sequence[int], alignment: int = SCRATCH_ALIGNMENT) -> tuple[list[int], int]:

@@ -87,10 +87,13 @@ def _dot_need(op: Op, room: Room) -> Need | None:
     unit = _unit(op, room.warps, room.target)
     if unit is mma_sync:
         return None
-    return operands_need(op, SCRATCH_ALIGNMENT if unit is None else BUFFER_ALIGNMENT)
+    if unit is wgmma:
+        return wgmma.operands_need(op, room.warps)
+    need = operands_need(op, SCRATCH_ALIGNMENT if unit is None else BUFFER_ALIGNMENT)
+    return need if unit is None else need._replace(contents=())
 
 
-@takes_shared(_dot_need, meets=True)
+@takes_shared(_dot_need, meets=True, keeps=True)
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> Any:
     """An MMA where one fits, FMAs by threads elsewhere."""
     unit = _unit(op, g.warps, g.target)

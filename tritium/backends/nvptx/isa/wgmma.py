@@ -11,9 +11,12 @@ from ....ir import types as T
 from ....named_tuples import NamedTuple
 from ...gpu.layout.linear import Layout, log2
 from ...gpu.layout.swizzle import row_width, swizzled
+from ...gpu.layout.values import layout_of
 from ...gpu.lower.convert import write
+from ...gpu.lower.dot import operands_need as both_operands
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.lower.words import pack_words
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT
 from . import fragments
 from .statements import statement
 from .tensor_types import NAMES, STEP, multiplies
@@ -21,6 +24,7 @@ from .warp_roles import await_ping_pong
 
 if TYPE_CHECKING:
     from ....ir.core import Op
+    from ...gpu.shared_memory.needs import Need
     from ...llvm.writer import Val
     from .target import NvLowering
 
@@ -184,28 +188,58 @@ def descriptor(g: NvLowering, start: Val, bits: int) -> Val:
 
 
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val] | Held) -> list[Val] | Held:
-    """acc + a @ b, with both operands written to shared memory first."""
-    passage = Passage(g, op)
-    left, right = in_buffers(g, passage, (a, b), takes)
-    g.target.async_fence(g)
-    passage.after_write()
-    return issue(g, acc, left, right)
+    """acc + a @ b, with both operands written to shared memory first; an lhs stays in registers that are those of the
+    instruction."""
+    passage, listed = Passage(g, op), []
+    with passage.writing() as fresh:
+        bases = iter(enumerate(passage.bases))
+        for x, value, which, axis in zip((a, b), op.operands, "ab", _axes(op, takes)):
+            if which == "a" and _is_in_place(op, g.warps):
+                listed.append(Operand(value.type, which, axis, words=pack_words(g, x)))
+                continue
+            k, base = next(bases)
+            listed.append(Operand(value.type, which, axis, g.int(base)))
+            if k in fresh:
+                write_operand(g, x, value.type, g.layout(value), axis, base)
+        if fresh:
+            g.target.async_fence(g)
+    return issue(g, acc, *listed)
+
+
+def operands_need(op: Op, warps: int) -> Need:
+    """The shared memory of the operands that are read from there."""
+    need = both_operands(op, BUFFER_ALIGNMENT, _axes(op, takes))
+    return need._replace(sizes=need.sizes[1:], contents=need.contents[1:]) if _is_in_place(op, warps) else need
+
+
+def _is_in_place(op: Op, warps: int) -> bool:
+    """True if threads hold the lhs of a dot, each element once, as the instruction reads it from registers."""
+    lhs = op.operands[0]
+    shape, split = op.type.shape, warp_split(op.type.shape[0], warps)
+    wanted = fragments.operand(lhs.type.shape, lhs.type.element.bits, *split, "a")
+    return split[1] == 1 and shape[0] == lhs.type.shape[0] and layout_of(lhs) == wanted
+
+
+def _axes(op: Op, may_lie: Callable[[T.Tile, str, int], bool]) -> list[int]:
+    """The axes along which the operands of a dot are contiguous in its buffers: that along which threads hold runs, if
+    they may_lie(tile, operand, axis) so, else K."""
+    out = []
+    for x, which in zip(op.operands, "ab"):
+        along_k, layout = ALONG_K[which], layout_of(x)
+        runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
+        out.append(1 - along_k if runs and may_lie(x.type, which, 1 - along_k) else along_k)
+    return out
 
 
 def in_buffers(g: NvLowering, passage: Passage, operands: Sequence[Sequence[Val]],
                may_lie: Callable[[T.Tile, str, int], bool]) -> list[Operand]:
-    """Both operands of a dot, written to its buffers: contiguous along the axis that threads hold runs along, if they
-    may_lie(tile, operand, axis) so, else along K."""
-    out = []
-    for value, which, base in zip(passage.op.operands, "ab", passage.bases):
-        along_k, layout = ALONG_K[which], g.layout(value)
-        runs = layout.contiguous(1 - along_k) > layout.contiguous(along_k)
-        axis = 1 - along_k if runs and may_lie(value.type, which, 1 - along_k) else along_k
-        out.append(Operand(value.type, which, axis, g.int(base)))
+    """Both operands of a dot, written to its buffers, where they may_lie(tile, operand, axis)."""
+    listed = [Operand(value.type, which, axis, g.int(base)) for value, which, axis, base in
+              zip(passage.op.operands, "ab", _axes(passage.op, may_lie), passage.bases)]  # fmt: skip
     passage.before_write()
-    for x, value, operand, base in zip(operands, passage.op.operands, out, passage.bases):
+    for x, value, operand, base in zip(operands, passage.op.operands, listed, passage.bases):
         write_operand(g, x, operand.tile, g.layout(value), operand.axis, base)
-    return out
+    return listed
 
 
 def write_operand(g: NvLowering, x: Sequence[Val], tile: T.Tile, layout: Layout, axis: int, base: int) -> None:
