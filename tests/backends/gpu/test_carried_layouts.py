@@ -8,6 +8,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.gpu.layout.linear import Layout, reducing
 from tritium.backends.gpu.passes import pipeline
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.compiler import ASTSource
@@ -82,3 +83,31 @@ def test_sums_are_where_products_are():
         wanted = wanted + x * np.abs(x).max(1)[:, None]
         x = x.astype(np.float16).astype(np.float64) @ h.astype(np.float64) * 0.125
     np.testing.assert_allclose(out, wanted, rtol=1e-3)
+
+
+@triton.jit
+def solve(a, out, n, N: tl.constexpr):
+    """The inverse of I + A, whose rows are loaded in the loop."""
+    i = tl.arange(0, N)
+    made = -tl.load(a + i[:, None] * N + i[None, :])
+    for k in range(2, n):
+        row = tl.where(i < k, -tl.load(a + k * N + i), 0.0)
+        row += tl.sum(row[:, None] * made, 0)
+        made = tl.where((i == k)[:, None], row, made)
+    made += i[:, None] == i[None, :]
+    tl.store(out + i[:, None] * N + i[None, :], tl.dot(made, made, input_precision="ieee"))
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+def test_a_carried_tile_is_where_its_sums_need_no_other_warp(warps):
+    module = module_of(solve, {"a": "*fp32", "out": "*fp32", "n": "i32"}, {"N": 16}, warps)
+    text = loop_of(module, warps)
+    copies = text.count(" reduce ")
+    made = Layout(*eval(re.search(r"tile<16x16xf32> {layout=(.*)}\)", text)[1]))
+    assert made == reducing((16, 16), 0, warps, 32)
+    assert text.count("convert ") == copies, "a row becomes a column"
+    a = np.tril(np.random.default_rng(0).integers(-2, 3, (16, 16)).astype(np.float32) / 8, -1)
+    out = np.zeros((16, 16), np.float32)
+    emulator.run(module, [a, out, 16], (1,), 90, warps)
+    inverse = np.linalg.inv(np.eye(16) + a.astype(np.float64))
+    np.testing.assert_allclose(out, inverse @ inverse, rtol=1e-4, atol=1e-4)

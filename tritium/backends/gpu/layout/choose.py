@@ -18,7 +18,7 @@ from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
 from .access import Accesses
-from .linear import Layout, multiplied, replicated, stacked, transposing
+from .linear import Layout, multiplied, reducing, replicated, stacked, transposing
 from .rematerialization import Rematerialization
 from .rules import OPERAND, RESULT, scaled_layouts, simple
 
@@ -103,7 +103,7 @@ def _choose_carried(choice: Choice, op: Op) -> None:
     the loop takes addresses, or else that of its init.
 
     A yielded value that is computed from carried tiles and smaller ones, broadcast, has no say: those that others
-    decide are decided first, and the rest is as the inits are."""
+    decide are decided first. The rest is as its reductions in the loop are fast, or as the inits are."""
     heads, skip = op.kind.loop
     parameters = [r.args[skip:] for r in op.regions]
     body, inits = op.regions[-1], op.operands[heads:]
@@ -111,7 +111,7 @@ def _choose_carried(choice: Choice, op: Op) -> None:
     for args in parameters:
         for k in tiles:
             choice.anchors[args[k]] = choice.anchor(inits[k])
-            choice.remat.undecided.add(args[k])
+    choice.remat.leave_open(args[k] for args in parameters for k in tiles)
     _choose(choice, body)
     free = {k: _is_free(choice, body.yields[k], body.args) for k in tiles}
     followers = [k for k in tiles if choice.remat.cost(body.yields[k]) and choice.remat.cost(inits[k]) is None]
@@ -122,6 +122,9 @@ def _choose_carried(choice: Choice, op: Op) -> None:
         _choose(choice, body)
         anchored = [k for k in followers if choice.remat.cost(body.yields[k]) is None]
         settled |= {k: choice.anchor(body.yields[k]) for k in anchored}
+    for k in followers:
+        if k not in settled and (found := _reduced(choice, body, parameters[-1][k])):
+            settled[k] = found
     readers = _readers(body) if any(free.values()) else {}
     for args in parameters:
         for k in tiles:
@@ -148,6 +151,23 @@ def _is_free(choice: Choice, x: Value, carried: Sequence[Value]) -> bool:
     if type(branch) is not Op or branch.kind is not ops.if_:
         return x in carried or choice.is_rematerializable(x)
     return all(_is_free(choice, region.yields[k], carried) for region in branch.regions)
+
+
+def _reduced(choice: Choice, body: Block, x: Arg) -> Layout | None:
+    """The layout in which warps reduce a carried tile by themselves, if the loop does so along one axis, reduces no
+    other tile of this shape, whose layout is given, and it takes no more instructions than the barriers that it
+    saves."""
+    reductions = [op for op in walk(body) if op.kind is ops.reduce and op.operands[0].type.shape == x.type.shape]
+    axes = {op.attrs["axis"] for op in reductions}
+    if len(axes) != 1 or not all(_is_computed_from(op.operands[0], x) for op in reductions) or not choice.cost.barriers:
+        return None
+    found = reducing(x.type.shape, axes.pop(), choice.warps, choice.lanes)
+    return found if found.registers <= choice.default(x.type.shape).registers + choice.cost.barriers else None
+
+
+def _is_computed_from(y: Value, x: Arg) -> bool:
+    """True for a tile that elementwise ops compute from another."""
+    return y is x or type(y) is Op and y.kind.elementwise and any(_is_computed_from(z, x) for z in y.operands)
 
 
 def _readers(body: Block) -> dict[Value, list[tuple[Op, int]]]:

@@ -208,6 +208,23 @@ def replicated(shape: Sequence[int], warps: int, lanes: int) -> Layout:
     return Layout(tuple(shape), reg, (0,) * log2(lanes), (0,) * log2(warps))
 
 
+def reducing(shape: Sequence[int], axis: int, warps: int, lanes: int) -> Layout:
+    """The layout in which threads have as much as possible of `axis`: lanes, then warps go along the others. Warps
+    that find nothing there hold the same elements.
+
+    >>> reducing((16, 16), 0, 4, 32)
+    Layout((16, 16), reg=(16, 32, 64), lane=(1, 2, 4, 8, 128), warp=(0, 0))
+    """
+    low, width = axis_bits(shape, axis)
+    along = [1 << k for k in range(low, low + width)]
+    others = [1 << k for k in range(log2(product(shape))) if 1 << k not in along]
+    lane, rest = others[: log2(lanes)], others[log2(lanes) :]
+    warp, rest = rest[: log2(warps)], rest[log2(warps) :]
+    few = min(log2(lanes) - len(lane), len(along))
+    reg, lane = along[: len(along) - few], [*lane, *along[len(along) - few :]]
+    return Layout(tuple(shape), (*reg, *rest), pad(lane, log2(lanes)), pad(warp, log2(warps)))
+
+
 def stacked(layout: Layout, shape: Sequence[int]) -> Layout:
     """Tiles of one layout along a new first axis, one after the other in each thread's registers."""
     last = range(log2(layout.numel), log2(product(shape)))

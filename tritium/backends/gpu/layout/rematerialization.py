@@ -40,6 +40,11 @@ class Rematerialization:
             total += below
         return total if broadcasts or total <= bytes_of(x.type) else None
 
+    def leave_open(self, args: Iterable[Arg]) -> None:
+        """The layouts of these loop parameters are to be chosen: forget costs that took them for given."""
+        self.undecided.update(args)
+        self.known.clear()
+
     def decide(self, args: Iterable[Arg]) -> None:
         """The layouts of these loop parameters are chosen: forget costs that were computed before."""
         self.undecided.difference_update(args)
