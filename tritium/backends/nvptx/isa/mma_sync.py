@@ -70,7 +70,8 @@ def operands(a: T.Tile, b: T.Tile, out: T.Tile, warps: int) -> tuple[Layout, ...
 
 
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
-    """acc + a @ b, one 16 x 8 piece of the result after the other."""
+    """acc + a @ b: each step along K for all 16 x 8 pieces of the result, so that neighbouring instructions do not wait
+    for each other's sums."""
     tiles = [x.type for x in op.operands[:2]]
     wanted = [g.layout(x) for x in op.operands[:2]]
     layout, out = g.layout(op), list(acc)
@@ -78,10 +79,11 @@ def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence
     depth = STEP // ta.bytes
     words_a, words_b = pack_words(g, a), pack_words(g, b)
     index = [x.places() for x in (layout, *wanted)]
-    for element in pieces(layout):
-        batch, row, col = in_matrix(layout.shape, element)
-        at = [index[0][element ^ x] for x in (0, 1, *below(layout.shape))]
-        for k in range(0, tiles[0].shape[-1], depth):
+    found = pieces(layout)
+    for k in range(0, tiles[0].shape[-1], depth):
+        for element in found:
+            batch, row, col = in_matrix(layout.shape, element)
+            at = [index[0][element ^ x] for x in (0, 1, *below(layout.shape))]
             fragment_a = fragment(index[1], tiles[0].shape, batch, row, k, ta, words_a, rows=True)
             fragment_b = fragment(index[2], tiles[1].shape, batch, k, col, tb, words_b, rows=False)
             for part in TURING[ta] if g.target.sm < 80 else WHOLE[ta.bytes]:
