@@ -105,11 +105,12 @@ class async_commit:
         return None
 
 
-@op("async_wait", attrs=("pending",), effects="write")
+@op("async_wait", attrs=("pending",), effects="write", fenced=True)
 class async_wait:
-    """Wait until at most `pending` groups of copies are in flight, then make what arrived visible to all threads."""
+    """Wait until at most `pending` groups of copies are in flight, then make what arrived visible to all threads; if
+    `fenced`, also to units that read shared memory by themselves."""
 
-    def infer(*, pending: int) -> None:
+    def infer(*, pending: int, fenced: bool) -> None:
         return None
 
 

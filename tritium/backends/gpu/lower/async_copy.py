@@ -88,8 +88,10 @@ def async_commit(g: Lowering, op: Op) -> None:
 
 @lower(gpu_ops.async_wait)
 def async_wait(g: Lowering, op: Op) -> None:
-    """Every thread makes its own copies visible to the tensor cores before all meet: none waits for fresh copies."""
+    """Every thread makes its own copies visible to tensor cores that read buffers before all meet: none waits for fresh
+    copies."""
     assert g.target.async_copies is not None
     g.target.async_copies.wait(g, op.attrs["pending"])
-    g.target.async_fence(g)
+    if op.attrs["fenced"]:
+        g.target.async_fence(g)
     g.target.barrier(g)

@@ -203,7 +203,7 @@ class _Pipelined:
         outs = list(outs)[: len(inits)]
         for k in schedule.in_flight:
             outs[k] = gpu_ops.dot_wait(b, outs[k], pending=0)
-        gpu_ops.async_wait(b, pending=0)
+        gpu_ops.async_wait(b, pending=0, fenced=bool(schedule.dots))
         gpu_ops.release(b, self.kept.end(b, wanted) or next(iter(emission.multibuffers.values())))
         return tuple(outs)
 
@@ -258,7 +258,7 @@ class _Pipelined:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
         ahead, tiles = ahead[: len(ahead) - len(self.thread_copies)], ahead[len(ahead) - len(self.thread_copies) :]
-        gpu_ops.async_wait(b, pending=self.stages - 2)
+        gpu_ops.async_wait(b, pending=self.stages - 2, fenced=bool(self.schedule.dots))
         emitter = IterationEmitter(self.emission, dict(zip(self.body.args, (i, *own))), slot)
         more = self.emission.has_iteration(ahead_i)
         start = lambda: self.issue_copies(fill, ahead_i, ahead, more)
