@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from .. import ops as gpu_ops
+from ..analysis.scalar_updates import is_ordered_update
 from ..layout.values import LARGE, layout_of
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
@@ -118,8 +119,8 @@ def atomic(g: Lowering, op: Op, pointers: Sequence[Val], *operands: Sequence[Val
     t, w = T.element(op.type), g.w
     layout = g.layout(op)
     once = g.owns(layout)
-    ordered = op.attrs["sem"] != "relaxed"
-    if ordered and layout is None:
+    before, behind = op.attrs.get("meets", (True, True)) if is_ordered_update(op) else (False, False)
+    if before:
         g.target.barrier(g)  # what the program's other threads wrote happens before
     old, (starts, width) = [], _groups(op, pointers)
     for r in starts:
@@ -127,6 +128,6 @@ def atomic(g: Lowering, op: Op, pointers: Sequence[Val], *operands: Sequence[Val
         old += g.target.atomic(g, op, pointers[r], t, [v[r : r + width] for v in values], inside)
     if op in g.used:
         return g.spread_owned(op, old, t, layout)
-    if ordered and layout is None:
+    if behind:
         g.target.barrier(g)
     return old

@@ -12,6 +12,9 @@ asynchronously: the thread that issued it waits for it, then all threads meet.
 also written ("tma_written") what it was given. It is no op of its own, for a lowering places it: partial results of a
 reduction are computed before the warps meet. Barriers between the writes and the reads of one op belong to its
 lowering.
+
+Atomic updates of one element have two barriers, too, which order them among the accesses of all threads
+(`analysis/scalar_updates.py`). Where one is idle, `meets` says which are not: (before, behind).
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ from .... import ops
 from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import annotate
 from .. import ops as gpu_ops
+from ..analysis.scalar_updates import is_ordered_update, unobserved_updates
 from .needs import Use, use_of, written
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..target import Target
 
 
@@ -32,10 +38,10 @@ def insert_barriers(module: Module, target: Target) -> Module:
     """Mark ops that must wait for readers of the shared memory they write; wait for TMA stores at the end."""
     stores = gpu_ops.tma_store in module.kinds
     found: dict[Op, dict] = {}
-    kernel = _Readers(target, stores, found)
+    kernel = _Readers(target, stores, found, unobserved_updates(module) if ops.atomic in module.kinds else ())
     kernel.block(module.body)
     for function in module.functions:
-        inside = _Readers(target, False, found)
+        inside = _Readers(target, False, found, ())
         inside.join()  # another call may still be reading
         inside.block(function.body)
     functions = [function.replace(annotate(function.body, found)) for function in module.functions]
@@ -57,16 +63,18 @@ class _Readers:
     """The pending reads of shared memory: by other threads (`threads`, ranges of addresses), by TMA stores (`tma`).
     `unwritten`: TMA may not have written all of its stores to global memory.
 
-    If TMA reads only addresses below `tma_end`, that is not 0. `stores`: the kernel has TMA stores."""
+    If TMA reads only addresses below `tma_end`, that is not 0. `stores`: the kernel has TMA stores. `touched`: threads
+    may have accessed global memory since all met. `unobserved`: updates that need no barrier behind them."""
 
-    def __init__(self, target: Target, stores: bool, found: dict[Op, dict]):
-        self.target, self.stores, self.found = target, stores, found
+    def __init__(self, target: Target, stores: bool, found: dict[Op, dict], unobserved: Container[Op]):
+        self.target, self.stores, self.found, self.unobserved = target, stores, found, unobserved
+        self.touched = False
         self.threads: frozenset[tuple[int, int]] = frozenset()
         self.tma, self.unwritten, self.tma_end = False, False, 0
 
     def join(self) -> None:
         """Nothing is known of what happened before: assume that all shared memory is in use."""
-        self.threads = frozenset((_EVERYWHERE,))
+        self.threads, self.touched = frozenset((_EVERYWHERE,)), True
         self.join_tma()
 
     def join_tma(self) -> None:
@@ -92,6 +100,7 @@ class _Readers:
         head, before = self.threads, None
         while head != before:
             before = self.threads = head
+            self.touched = True
             self.join_tma()
             first, *rest = op.regions
             self.block(first)
@@ -99,17 +108,18 @@ class _Readers:
             for region in rest:
                 self.block(region)
             head |= self.threads
-        self.threads = end if rest else head
+        self.threads, self.touched = end if rest else head, True
         self.join_tma()
 
     def branches(self, op: Op) -> None:
-        before, after = self.threads, frozenset()
+        (before, touched), after, any_touched = (self.threads, self.touched), frozenset(), False
         for region in op.regions:
-            self.threads = before
+            self.threads, self.touched = before, touched
             self.join_tma()
             self.block(region)
             after |= self.threads
-        self.threads = after
+            any_touched = any_touched or self.touched
+        self.threads, self.touched = after, any_touched
         self.join_tma()
 
     def op(self, op: Op) -> None:
@@ -127,12 +137,27 @@ class _Readers:
             if attrs != op.attrs:
                 self.found[op] = attrs
             if use.meets and written(op):
-                self.threads = frozenset()
+                self.threads, self.touched = frozenset(), False
             if use.leaves:
                 self.threads |= {(start, start + size) for start, size in op.attrs["shared"]}
             if use.leaves == "tma":
                 start, size = op.attrs["shared"][-1]
                 self.tma, self.unwritten, self.tma_end = True, True, start + size
+        if op.kind is ops.barrier:
+            self.touched = False
+        elif is_ordered_update(op):
+            self.update(op)
+        elif op.kind.global_memory:
+            self.touched = True
+
+    def update(self, op: Op) -> None:
+        """The barriers around an update of one element. The first thread alone has touched memory when it ends."""
+        meets = self.touched, op not in self.unobserved
+        attrs = {name: x for name, x in self.found.pop(op, op.attrs).items() if name != "meets"}
+        attrs |= {} if all(meets) else {"meets": meets}
+        if attrs != op.attrs:
+            self.found[op] = attrs
+        self.touched = False
 
     def awaited(self, op: Op, use: Use) -> str | None:
         """What an op waits for before it writes; from then on nobody reads that."""
