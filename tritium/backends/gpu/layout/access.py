@@ -142,7 +142,9 @@ class Accesses:
             return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
         if axis == order[0]:
-            return self._blocked(shape, width, order)
+            held = op.kind is not gpu_ops.async_load  # no thread holds what it copies
+            scanned = self.scanned.get(shape) if held else None
+            return self._blocked(shape, width, order, scanned)
         return blocked(shape, min(width, self.reach(op)), self.warps, self.lanes, order, (axis, count))
 
     def loads_as_well(self, op: Op, layout: Layout) -> bool:
@@ -161,11 +163,12 @@ class Accesses:
 
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
-        return self._blocked(shape, max([v for (s, _), v in self.widths.items() if s == shape] or [1]))
+        width = max([v for (s, _), v in self.widths.items() if s == shape] or [1])
+        return self._blocked(shape, width, None, self.scanned.get(shape))
 
-    def _blocked(self, shape: tuple[int, ...], width: int, order: Sequence[int] | None = None) -> Layout:
-        """The layout of memory ops on tiles of a shape, each of which touches `width` neighbours."""
-        also = (axis, shape[axis]) if (axis := self.scanned.get(shape)) is not None else None
+    def _blocked(self, shape: tuple[int, ...], width: int, order: Sequence[int] | None, scanned: int | None) -> Layout:
+        """The layout of memory ops on tiles of a shape that touch `width` neighbours each, and perhaps are scanned."""
+        also = None if scanned is None else (scanned, shape[scanned])
         return blocked(shape, width, self.warps, self.lanes, order, also, self.combined.get(shape))
 
     def serves(self, op: Op, own: Layout, ideal: Layout) -> bool:
