@@ -269,3 +269,9 @@ def recursion_of_noinline(x_ptr, n):
 def error_in_a_noinline_callee(x_ptr):
     x = calls_apart(tl.program_id(0))
     tl.store(x_ptr + x, 0.0)
+
+
+@mistake(x_ptr="*i32")
+def assembly_of_one_tensor(x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    y = tl.inline_asm_elementwise("neg.s32 $0, $1;", "=r,r", x, dtype=tl.int32, is_pure=True, pack=1)

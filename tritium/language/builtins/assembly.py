@@ -37,12 +37,20 @@ def inline_asm_elementwise(b, asm, constraints, args, dtype: dtype | Sequence[dt
     for name, text in (("asm", asm), ("constraints", constraints)):
         if not isinstance(unwrap(text), str):
             raise fail(TypeError, f"`{name}` must be a string known at compile time, got {text!r}", argument=name)
-    xs = [to_tensor(b, x) for x in unwrap(args)]
+    xs = [to_tensor(b, x) for x in _listed(args)]
     xs = broadcast_together(b, *xs) if xs else []
     out = ops.inline_asm(b, *[x.handle for x in xs], asm=unwrap(asm), constraints=unwrap(constraints), types=kinds,
                          pure=bool(unwrap(is_pure)), pack=constant_int(pack, "pack"))
     results = [tensor(h) for h in (out if isinstance(out, builtins.tuple) else (out,))]
     return tuple(results) if several else results[0]
+
+
+def _listed(args):
+    args = unwrap(args)
+    if isinstance(args, tensor):
+        raise fail(TypeError, f"`args` must be a list of tensors, got {args.type}", hint="write [...] around it",
+                   argument="args")
+    return args
 
 
 def dispatch(b, args, overloads, name):
@@ -67,5 +75,5 @@ def extern_elementwise(b, lib_name, lib_path, args, arg_type_symbol_dict, is_pur
     """
     from ..extra.library import call_symbol
     overloads = {builtins.tuple(scalar_type(t) for t in key): entry for key, entry in arg_type_symbol_dict.items()}
-    (symbol, dtype), xs = dispatch(b, unwrap(args), overloads, unwrap(lib_name) or "extern_elementwise")
+    (symbol, dtype), xs = dispatch(b, _listed(args), overloads, unwrap(lib_name) or "extern_elementwise")
     return call_symbol(b, symbol, xs, scalar_type(dtype))

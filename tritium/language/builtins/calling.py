@@ -17,9 +17,8 @@ from contextvars import ContextVar
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ...errors import cut
+from ...errors import cut, explain
 from ...locks import once, once_property
-from ...refusals import refusal
 from ..types.constants import plain, unwrap, wrap
 
 P = ParamSpec("P")
@@ -52,8 +51,9 @@ def require(name):
     """The current builder; without one the user called `name` outside of a kernel."""
     b = _CURRENT.get()
     if b is None:
-        raise refusal(ValueError, "Did you forget to add @triton.jit ? (`_semantic` argument must be provided outside "
-                      "of JIT functions.)", f"{name} works inside a kernel only")
+        raise explain(ValueError(
+            "Did you forget to add @triton.jit ? (`_semantic` argument must be provided outside of JIT functions.)\n"
+            f"hint: {name} works inside a kernel only"), hint=None)
     return b
 
 

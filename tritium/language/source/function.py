@@ -22,12 +22,11 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tritium import knobs
-from tritium.errors import Span, cut, fail, node_span, render
+from tritium.errors import Span, cut, explain, fail, node_span, render
 from tritium.language.builtins.calling import current
 from tritium.language.source import dependencies, dialect, lines
 from tritium.language.types.constants import unwrap
 from tritium.locks import busy, lock, once_property
-from tritium.refusals import refusal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -231,7 +230,8 @@ class Source(dependencies.Compilable):
         if dependencies.is_language(self):
             hint = f"{self.__name__} works inside a kernel only{_IN_PYTHON.get(self.__name__, '')}"
         try:
-            raise refusal(RuntimeError, "Cannot call @triton.jit'd outside of the scope of a kernel", hint)
+            raise explain(RuntimeError(
+                f"Cannot call @triton.jit'd outside of the scope of a kernel\nhint: {hint}"), hint=None)
         except RuntimeError as error:
             cut(error)
             raise
