@@ -60,3 +60,19 @@ def _add(a, b):
 def test_sums(check, kind):
     x = np.random.default_rng(1).integers(-2, 3, 5 * 64).astype(np.float32).astype(KINDS[kind])
     check(accumulate, x, np.zeros(128, KINDS[kind]), 64, 5, warps=1)
+
+
+@triton.jit
+def go_on_behind_a_loop(x, o, N: tl.constexpr):
+    """A sum that goes on where a loop that has an iteration ends."""
+    n = tl.arange(0, N)
+    total = tl.load(x + n)
+    for step in range(1, 25):
+        total += tl.load(x + step * N + n)
+    tl.store(o + n, total + tl.load(x + 25 * N + n))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_that_go_on_behind_a_loop(check, kind):
+    x = np.random.default_rng(2).standard_normal(26 * 64).astype(np.float32).astype(KINDS[kind])
+    check(go_on_behind_a_loop, x, np.zeros(64, KINDS[kind]), 64, warps=1)

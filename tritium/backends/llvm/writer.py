@@ -430,6 +430,9 @@ class Writer:
         vector, first = self._lanes.get(items[0], (None, 0))
         if vector is None or any(self._lanes.get(x) != (vector, first + k) for k, x in enumerate(items)):
             return None
+        level = max(x.level for x in items)
+        if level < vector.level:  # a loop that has an iteration has been left, which its results stay known after
+            vector = value(vector.type, str(vector), level)
         return vector, first
 
     def insert(self, x: Val, item: Val, i: int | Val) -> Val:
