@@ -16,7 +16,8 @@ other rows read the copy, which is contiguous and in the cache.
 
 Tiles of large matrices have rows far apart, on different pages, and are not in the cache. If they are wide enough for
 it to pay off, A is packed as well, while it multiplies the first panel, in the order in which it will be read; and
-while a panel is multiplied the next one is copied, a few rows with each row of tiles. Only NEON gains from that.
+while a panel is multiplied the next one is copied, a few rows with each row of tiles. NEON gains from that, and AVX-512
+(dot_x86.py).
 
 Rows and columns that remain are computed by narrower tiles, down to one row and one column.
 """
@@ -244,7 +245,7 @@ def panel_width(target: CpuTarget, kind: str, m: int, n: int) -> int:
     if dot_vnni.is_vnni(target, kind):
         return dot_vnni.panel_columns(m)
     if dot_x86.is_fused(target, kind):
-        return dot_x86.panel_columns(target)
+        return dot_x86.panel_columns(target, m, n)
     return target.dot_columns + (target.dot_columns + m if _copies(target) and n >= _WIDE else 0)
 
 
