@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from tritium.backends.cpu.library import dot, dot_amx, partial, sort
+from tritium.backends.cpu.library import dot, dot_amx, partial, sort, tile_copy
 from tritium.backends.llvm.target import assembly, cpu_target
 
 RNG = np.random.default_rng(7)
@@ -222,6 +222,23 @@ def test_tiles_are_copied_up_to_their_edges(rt, size):
             want[i, j] = memory[100 + r, 100 + c] if i < ends[0] and j < ends[1] else 0
         load(tile.ctypes.data, columns + 3, origin.ctypes.data, 300, rows, columns, *ends, *wraps[0], *wraps[1], size)
         assert np.array_equal(tile, want)
+
+
+@pytest.mark.parametrize("name, instruction", [("x86-64-v4", r"prefetch(w|t0)\t"), ("aarch64", r"prfm\tpstl1keep")])
+def test_rows_below_are_fetched_for_writing(name, instruction):
+    code = assembly(tile_copy.tile_copy(), cpu_target(name))
+    assert len(re.findall(instruction, code)) == 4  # lines of 64 bytes, beside as many stores
+
+
+@pytest.mark.parametrize("columns", [64, 1024, 2048])
+def test_long_rows_are_stored(rt, columns):
+    tile, memory = numbers((9, columns + 16), np.float32), numbers((9, columns + 50), np.float32)
+    want = memory.copy()
+    want[:7, :columns] = tile[:7, :columns]
+    store = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, *[ctypes.c_int64] * 5)(
+        rt.symbols["tt.tile.store"])
+    store(memory.ctypes.data, columns + 50, tile.ctypes.data, columns + 16, 9, columns, 7, columns, 4)
+    assert np.array_equal(memory, want)
 
 
 @pytest.mark.parametrize("size", partial.SIZES)
