@@ -81,7 +81,21 @@ def conv_kernel(x_ptr, weight_ptr, out_ptr, IMAGES, C, H, W, OUT_C, OUT_H, OUT_W
              total.to(out_ptr.dtype.element_ty), mask=(image[:, None] < IMAGES) & (n[None, :] < OUT_C))
 
 
-def conv2d(x, weight, step: int = 1, pad: int = 0, blocks=(64, 32, 32)):
+def usual_blocks(positions: int, plane: int, channels: int, threads: int | None) -> tuple[int, int, int]:
+    """Positions, output channels and terms of a tile. The `threads` of a CPU, of which a GPU has none, gather the input
+    again for each tile of channels: where two large tiles are left for each thread, they take all of 64 channels, and
+    more positions if planes have several tiles.
+
+    >>> usual_blocks(392, 49, 64, 2), usual_blocks(6272, 3136, 32, 2), usual_blocks(6272, 3136, 32, 64)
+    ((64, 64, 32), (128, 32, 32), (64, 32, 32))
+    """
+    rows, columns = 128 if plane >= 1024 else 64, 64 if channels > 32 else 32
+    if threads is None or triton.cdiv(positions, rows) * triton.cdiv(channels, columns) < 2 * threads:
+        return 64, 32, 32
+    return rows, columns, 32
+
+
+def conv2d(x, weight, step: int = 1, pad: int = 0, blocks=None):
     """Convolution of images (N, C, H, W) with filters (OUT_C, C, KH, KW).
 
     >>> conv2d(np.ones((1, 2, 3, 3), np.float32), np.ones((1, 2, 3, 3), np.float32))
@@ -97,6 +111,9 @@ def conv2d(x, weight, step: int = 1, pad: int = 0, blocks=(64, 32, 32)):
     x = arrays.contiguous(x)
     out_h, out_w = (H + 2 * pad - KH) // step + 1, (W + 2 * pad - KW) // step + 1
     out = arrays.empty(x, (images, out_c, out_h, out_w))
+    if blocks is None:
+        threads = None if arrays.on_gpu(x) else arrays.multiprocessors(x)
+        blocks = usual_blocks(images * out_h * out_w, out_h * out_w, out_c, threads)
     grid = (triton.cdiv(images * out_h * out_w, blocks[0]), triton.cdiv(out_c, blocks[1]))
     conv_kernel[grid](x, arrays.contiguous(weight), out, images, C, H, W, out_c, out_h, out_w, step, pad, KH=KH,
                       KW=KW, BLOCK_M=blocks[0], BLOCK_N=blocks[1], BLOCK_K=blocks[2])
