@@ -149,11 +149,11 @@ def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, trait
 
 # Attributes any op may carry at the GPU stage: where its tile lives, how wide its memory accesses are, how many
 # neighbours are equal, that its operands are not negative; where its shared memory is, how it is cut to fit there, what
-# is there already, and whom it waits for before it writes there; at which barriers around an atomic update threads meet;
-# which argument its addresses lie close behind; where its sums begin in tensor memory, and whether they stay there. They
-# never change what an op means: no type rule sees them.
-PLACEMENT = ("layout", "vector", "alike", "unsigned", "shared", "cut", "together", "segments", "filled", "sync", "meets",
-             "buffer", "column", "held")  # fmt: skip
+# is there already, and whom it waits for before it writes there; at which barriers around an atomic update threads
+# meet; which argument its addresses lie close behind; where its sums begin in tensor memory, and whether they stay
+# there. They never change what an op means: no type rule sees them.
+PLACEMENT = ("layout", "vector", "alike", "unsigned", "shared", "cut", "together", "segments", "filled", "sync",
+             "meets", "buffer", "column", "held")  # fmt: skip
 
 
 def types_of(kind, operand_types, attrs, regions=()):
