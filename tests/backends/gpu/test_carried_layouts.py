@@ -111,3 +111,33 @@ def test_a_carried_tile_is_where_its_sums_need_no_other_warp(warps):
     emulator.run(module, [a, out, 16], (1,), 90, warps)
     inverse = np.linalg.inv(np.eye(16) + a.astype(np.float64))
     np.testing.assert_allclose(out, inverse @ inverse, rtol=1e-4, atol=1e-4)
+
+
+@triton.jit
+def products_and_sums(a, x, y, out, sums, K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    """Two tiles that are prefetched: products read both, and sums along K."""
+    i, j, k = tl.arange(0, 16), tl.arange(0, N), tl.arange(0, BK)
+    total, columns = tl.zeros((16, N), tl.float32), tl.zeros((N,), tl.float32)
+    for s in range(0, K, BK):
+        at = (s + k)[:, None] + j[None, :] * K
+        left, right = tl.load(x + at), tl.load(y + at)
+        columns += tl.sum(left * right, 0)
+        row = tl.load(a + i[:, None] * K + (s + k)[None, :])
+        total = tl.dot(row, right.to(tl.float16), tl.dot(row, left.to(tl.float16), total))
+    tl.store(out + i[:, None] * N + j[None, :], total)
+    tl.store(sums + j, columns)
+
+
+def test_tiles_of_buffers_are_read_where_sums_need_no_other_thread():
+    types = {"a": "*fp16", **dict.fromkeys(("x", "y", "out", "sums"), "*fp32")}
+    module = module_of(products_and_sums, types, {"K": 96, "N": 64, "BK": 32}, 2)
+    laid_out = module.replace(attrs={**module.attrs, "num_warps": 2, "num_stages": 2})
+    text = print_module(run(laid_out, pipeline(NvTarget.of(90))))
+    assert re.search(r"reduce %\d+ {axis=0, layout=\(\(64,\), \(\), \(1, 2, 4, 8, 16\), \(32,\)\)}", text)
+    rng = np.random.default_rng(0)
+    a = rng.integers(-2, 3, (16, 96)).astype(np.float16)
+    x, y = (rng.integers(-2, 3, (64, 96)).astype(np.float32) for _ in range(2))
+    out, sums = np.zeros((16, 64), np.float32), np.zeros(64, np.float32)
+    emulator.run(module, [a, x, y, out, sums], (1,), 90, 2, 2)
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ (x + y).T)
+    np.testing.assert_array_equal(sums, (x * y).sum(1))

@@ -276,7 +276,21 @@ def _dot_shared(choice: Choice, op: Op, k: int) -> Layout:
 def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
     if len(op.type.shape) == 1:
         return choice.default(op.type.shape)
-    return transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], choice.warps, choice.lanes)
+    plain = transposing(op.type.shape, op.type.element.bytes, op.attrs["axis"], choice.warps, choice.lanes)
+    axes = _reduced_along(choice, op)
+    found = reducing(op.type.shape, axes.pop(), choice.warps, choice.lanes) if len(axes) == 1 else plain
+    return found if found.registers == plain.registers else plain
+
+
+def _reduced_along(choice: Choice, x: Op) -> set[int]:
+    """The axes along which reductions combine what elementwise ops compute from a tile."""
+    found = set()
+    for op, _ in choice.readers.get(x, ()):
+        if op.kind is ops.reduce:
+            found.add(op.attrs["axis"])
+        elif op.kind.elementwise and op.type.shape == x.type.shape:
+            found |= _reduced_along(choice, op)
+    return found
 
 
 def _loop(choice: Choice, op: Op, k: int) -> Layout:
