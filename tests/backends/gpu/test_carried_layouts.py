@@ -141,3 +141,31 @@ def test_tiles_of_buffers_are_read_where_sums_need_no_other_thread():
     emulator.run(module, [a, x, y, out, sums], (1,), 90, 2, 2)
     np.testing.assert_array_equal(out, a.astype(np.float32) @ (x + y).T)
     np.testing.assert_array_equal(sums, (x * y).sum(1))
+
+
+@triton.jit
+def gated(a, gate, old, out, sums, N: tl.constexpr):
+    """A product that meets two loaded tiles on its way to a store, and is summed."""
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    x = tl.load(a + at)
+    made = tl.dot(x, x) * tl.exp2(tl.load(gate + at)) + tl.load(old + at)
+    tl.store(out + at, made)
+    tl.store(sums + i, tl.sum(made, 0))
+
+
+@pytest.mark.parametrize("warps", [2, 4])
+def test_products_are_converted_where_they_meet_what_stores_match(warps):
+    types = {"a": "*fp16", **dict.fromkeys(("gate", "old", "out", "sums"), "*fp32")}
+    module = module_of(gated, types, {"N": 64}, warps)
+    laid_out = module.replace(attrs={**module.attrs, "num_warps": warps, "num_stages": 2})
+    text = print_module(run(laid_out, pipeline(NvTarget.of(90))))
+    assert len(re.findall(r"convert .*tile<64x64xf32>", text)) == 1
+    rng = np.random.default_rng(0)
+    a = rng.integers(-2, 3, (64, 64)).astype(np.float16)
+    gate, old = (rng.integers(-2, 3, (64, 64)).astype(np.float32) for _ in range(2))
+    out, sums = np.zeros((64, 64), np.float32), np.zeros(64, np.float32)
+    emulator.run(module, [a, gate, old, out, sums], (1,), 90, warps)
+    wanted = a.astype(np.float32) @ a.astype(np.float32) * np.exp2(gate) + old
+    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_allclose(sums, wanted.sum(0), rtol=1e-5)

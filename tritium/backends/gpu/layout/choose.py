@@ -220,9 +220,40 @@ def _follow(choice: Choice, op: Op, k: int) -> Layout:
     if op.kind.elementwise and choice.is_rematerializable(leader) and (found := _read_by_dot(choice, op)):
         return found
     source = choice.anchor(leader)
+    if op.kind.elementwise and (found := _stored_beside(choice, op, leader, tiles)):
+        return found
     if rule:
         return rule(choice, op, source)
     return source if source.shape == op.types[k].shape else choice.default(op.types[k].shape)
+
+
+def _stored_beside(choice: Choice, op: Op, leader: Value, tiles: Sequence[Value]) -> Layout | None:
+    """The layout of a tile beside the leader, if the result only goes to stores from it: converted here, the leader
+    takes one conversion, and else the other tile would take one, and what is stored."""
+    own = choice.anchor(leader)
+    for x in tiles if choice.readers and choice.remat.cost(leader) is None else ():
+        if choice.remat.cost(x) is None and T.element(leader.type).bytes <= 2 * T.element(x.type).bytes:
+            layout = choice.anchor(x)
+            if layout != own and _goes_to_stores(choice, op, own, layout, {}):
+                return layout
+    return None
+
+
+def _goes_to_stores(choice: Choice, x: Op, own: Layout, layout: Layout, known: dict[Op, bool | None]) -> bool | None:
+    """True for a tile that elementwise ops bring to stores from `layout`, which `own` does not serve; reductions may
+    read it too. False if only those do, None if others do."""
+    if x not in known:
+        found: set[bool | None] = set()
+        for op, k in choice.readers.get(x, ()):
+            if op.kind is ops.store and k == 1:
+                wanted = choice.accesses.coalesced(op)
+                found.add(True if wanted == layout and not choice.accesses.serves(op, own, wanted) else None)
+            elif op.kind.elementwise and op.type.shape == x.type.shape:
+                found.add(_goes_to_stores(choice, op, own, layout, known))
+            else:
+                found.add(False if op.kind.combines else None)
+        known[x] = None if None in found else True in found
+    return known[x]
 
 
 def _read_by_dot(choice: Choice, op: Op) -> Layout | None:
