@@ -61,8 +61,8 @@ def _inside(axis: Axis) -> int:
 @lower(ops.scan)
 @takes_shared(_scan_need, meets=True)
 def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
-    """Neighbours that a thread has, one after the other. Then bit by bit inside of blocks: the half with the bit set
-    takes in the total of the half without it. Then blocks take in the totals of those before them.
+    """Neighbours that a thread has, one after the other. Then bit by bit inside of blocks, then between blocks: what is
+    before a run of neighbours takes in totals that are before it, and is combined with the neighbours at the end.
 
     Registers that differ only in bits already seen share a total, so only one of them keeps it.
     """
@@ -75,16 +75,40 @@ def scan(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     inside = len(axis.bits) if "together" in op.attrs else _inside(axis)
     own = [1 << bit for _, bit in itertools.takewhile(lambda place: place[0] == "reg", axis.bits)]
     prefix, total = _scan_run([[x[r] for x in xs] for r in range(layout.registers)], own, combine, reverse)
-    seen = sum(own)
+    before: Mapping[int, Part | None] = dict.fromkeys(total)
+    seen = own_bits = sum(own)
     for part, bit in axis.bits[len(own) : inside]:
         if part == "reg":
-            prefix, total = _scan_registers(1 << bit, seen, prefix, total, combine, reverse)
+            before, total = _scan_registers(g, 1 << bit, seen, before, total, combine, reverse)
             seen |= 1 << bit
         else:
-            prefix, total = _scan_threads(passage, types, part, bit, seen, prefix, total, combine, reverse)
+            before, total = _scan_threads(passage, types, part, bit, seen, before, total, combine, reverse)
     if inside < len(axis.bits):
-        prefix = _scan_blocks(passage, types, layout, axis, inside, prefix, total, combine, reverse)
+        before = _scan_blocks(passage, types, layout, axis, inside, before, total, combine, reverse)
+    prefix = [_joined(g, combine, before[r & ~own_bits], Part(p))[0] for r, p in enumerate(prefix)]
     return tuple([p[k] for p in prefix] for k in range(len(xs)))
+
+
+class Part(NamedTuple):
+    """The total of a part of a line; the part is empty where `exists` (i1, None for always) does not hold."""
+
+    total: list
+    exists: Val | None = None
+
+
+def _joined(g: Lowering, combine: Callable, first: Part | None, second: Part | None) -> Part:
+    """Two neighbouring parts as one, at least one of which is there."""
+    if first is None or second is None:
+        found = first or second
+        assert found is not None
+        return found
+    made = combine(first.total, second.total)
+    for part, other in ((second, first), (first, second)):
+        if part.exists is not None:
+            made = [g.w.select(part.exists, x, y) for x, y in zip(made, other.total)]
+    if first.exists is None or second.exists is None:
+        return Part(made)
+    return Part(made, g.w.binary("or", first.exists, second.exists))
 
 
 def _scan_run(xs: Sequence[list[Val]], steps: Sequence[int], combine: Callable,
@@ -99,18 +123,19 @@ def _scan_run(xs: Sequence[list[Val]], steps: Sequence[int], combine: Callable,
     return prefix, total
 
 
-def _scan_registers(step: int, seen: int, prefix: list[list[Val]], total: dict[int, list[Val]], combine: Callable,
-                    reverse: bool) -> tuple[list[list[Val]], dict[int, list[Val]]]:
+def _scan_registers(g: Lowering, step: int, seen: int, before: Mapping[int, Part | None], total: dict[int, list[Val]],
+                    combine: Callable, reverse: bool) -> tuple[Mapping[int, Part | None], dict[int, list[Val]]]:
     """One bit of the register number: both halves are this thread's own."""
     later = lambda r: bool(r & step) != reverse
-    new_prefix = [combine(total[(r ^ step) & ~seen], p) if later(r) else p for r, p in enumerate(prefix)]
+    new = lambda r, x: _joined(g, combine, Part(total[(r ^ step) & ~seen]), x) if later(r) else x
     pairs = {r: (r | step, r) if reverse else (r, r | step) for r in total if not r & step}
-    return new_prefix, {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
+    totals = {r: combine(total[first], total[second]) for r, (first, second) in pairs.items()}
+    return {r: new(r, x) for r, x in before.items()}, totals
 
 
 def _scan_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], part: str, bit: int, seen: int,
-                  prefix: Sequence[Sequence[Val]], total: dict[int, list[Val]], combine: Callable,
-                  reverse: bool) -> tuple[list[list[Val]], dict[int, list[Val]]]:
+                  before: Mapping[int, Part | None], total: dict[int, list[Val]], combine: Callable,
+                  reverse: bool) -> tuple[Mapping[int, Part | None], dict[int, list[Val]]]:
     """One bit of the lane or warp number: the other half's totals come from there."""
     g, w, keys = passage.g, passage.g.w, list(total)
     if part == "lane":
@@ -121,15 +146,15 @@ def _scan_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], part: str
     is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
     later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
     pick = lambda yes, no: [w.select(later, a, b) for a, b in zip(yes, no)]
-    new_prefix = [pick(combine(other[r & ~seen], p), p) for r, p in enumerate(prefix)]
+    new_before = {r: _joined(g, combine, Part(other[r & ~seen], later), x) for r, x in before.items()}
     new_total = {r: combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in keys}
-    return new_prefix, new_total
+    return new_before, new_total
 
 
 def _scan_blocks(passage: Passage, types: Sequence[T.Scalar | T.Ptr], layout: Layout, axis: Axis, inside: int,
-                 prefix: Sequence[list[Val]], total: Mapping[int, list[Val]], combine: Callable,
-                 reverse: bool) -> list[list[Val]]:
-    """Combine every block with the total of those before it; `inside` bits of the axis are inside of a block.
+                 inner: Mapping[int, Part | None], total: Mapping[int, list[Val]], combine: Callable,
+                 reverse: bool) -> Mapping[int, Part | None]:
+    """Add the blocks before a block to what is before each run inside (`inner`), as `inside` bits of the axis are.
 
     A thread scans the totals of all blocks of its lines, and picks those before its own. A block's number has bits of
     registers, which are known, and bits of the thread's place.
@@ -160,10 +185,10 @@ def _scan_blocks(passage: Passage, types: Sequence[T.Scalar | T.Ptr], layout: La
         no, yes = pick(place, bits - 1), pick(place | image, bits - 1)
         return [w.select(is_set, a, b) for a, b in zip(yes, no)] if no and yes else no or yes
 
-    out = []
-    for place, p in zip(written.register_elements(), prefix):
-        made = combine(pick(place, len(chosen)), p)
-        out.append([w.select(later, a, b) for a, b in zip(made, p)] if place & blocks == first else made)
+    places, out = written.register_elements(), {}
+    for r, x in inner.items():
+        exists = later if places[r] & blocks == first else None
+        out[r] = _joined(g, combine, Part(pick(places[r], len(chosen)), exists), x)
     return out
 
 
@@ -195,18 +220,18 @@ def _instructions(op: Op, layout: Layout) -> int:
     axis = Axis(layout, op.attrs["axis"])
     inside = _inside(axis)
     own = sum(1 for _ in itertools.takewhile(lambda place: place[0] == "reg", axis.bits))
-    totals = layout.registers >> own
-    total = (layout.registers - totals) * combine
+    totals = runs = layout.registers >> own
+    total = (layout.registers - runs) * combine + layout.registers * (combine + words)
     for part, _ in axis.bits[own:inside]:
         if part == "reg":
             totals //= 2
-            total += (layout.registers // 2 + totals) * combine
+            total += (runs // 2 + totals) * combine
         else:
-            total += layout.registers * (combine + words) + totals * (combine + 3 * words)
+            total += runs * (combine + 2 * words) + totals * (combine + 3 * words)
     if inside < len(axis.bits):
         own = sum(part == "reg" for part, _ in axis.bits[inside:])
         blocks = totals >> own << len(axis.bits) - inside  # of all lines of a thread
-        total += blocks * (combine + 2 * words) + totals * words + layout.registers * combine
+        total += blocks * (combine + 2 * words) + (totals + runs) * words + runs * combine
     return total
 
 
@@ -366,15 +391,18 @@ class _SegmentScan:
     def add_before(self, bases: Sequence[int], start: Val, total: list[Val]) -> None:
         """Combine every segment of a line with the total of those before it."""
         g, w, combine, reverse = self.g, self.w, self.combine, self.reverse
-        prefix, totals = [total], {0: total}
+        before_it: Mapping[int, Part | None] = {0: None}
+        totals = {0: total}
         for bit in range(self.low, self.low + log2(self.parts)):
             part, bit = ("lane", bit) if bit < g.lane_bits else ("warp", bit - g.lane_bits)
-            prefix, totals = _scan_threads(self.passage, self.types, part, bit, 0, prefix, totals, combine, reverse)
+            before_it, totals = _scan_threads(self.passage, self.types, part, bit, 0, before_it, totals, combine,
+                                              reverse)
+        prefix = _joined(g, combine, before_it[0], Part(total)).total
         thread = g.place("thread")
         neighbour = w.binary("add" if reverse else "sub", thread, g.int(1 << self.low))
         slots, _ = side_by_side(self.passage.bases[-1], [g.threads * size for size in self.sizes])
         self.passage.before_write()
-        for x, base, t in zip(prefix[0], slots, self.types):
+        for x, base, t in zip(prefix, slots, self.types):
             g.shared.store(g, base, thread, x, t)
         self.passage.after_write()
         place = w.binary("and", thread, g.int((self.parts - 1) << self.low))
