@@ -132,11 +132,11 @@ def matmul_bytes(n):
     import torch
 
     a, b = (torch.randint(-128, 128, (n, n), dtype=torch.int8) for _ in range(2))
-    out, (rows, columns) = torch.empty(n, n, dtype=torch.int32), (min(n, 256), min(n, 128))
+    out, rows, columns = torch.empty(n, n, dtype=torch.int32), min(n, 256), min(n, 256)
     while rows > 64 and (n // rows) * (n // columns) < torch.get_num_threads():  # a tile for each thread
-        rows, columns = rows // 2, min(rows // 2, columns)
+        rows, columns = (rows // 2, columns) if columns < rows else (rows, columns // 2)
     run = cpu_kernels.bytes_kernel[(n // rows, n // columns)]
-    return {"tritium": lambda: run(a, b, out, n, n, BLOCK_M=rows, BLOCK_N=columns, BLOCK_K=min(n, 256)),
+    return {"tritium": lambda: run(a, b, out, n, n, BLOCK_M=rows, BLOCK_N=columns, BLOCK_K=min(n, 512)),
             "torch": lambda: torch._int_mm(a, b, out=out)}
 
 
