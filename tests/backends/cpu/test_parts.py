@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from tritium.backends.cpu.library import dot, dot_amx, partial, sort, tile_copy
+from tritium.backends.cpu.library import dot, dot_amx, dot_vnni, partial, sort, tile_copy
 from tritium.backends.llvm.target import assembly, cpu_target
+from tritium.backends.llvm.writer import Writer
 
 RNG = np.random.default_rng(7)
 
@@ -118,6 +119,9 @@ def test_dot_of_bytes_sums_by_fours(kind):
     blocks = assembly(dot.dot(cpu, kind), cpu).split("\n.LBB")
     hottest = max(blocks, key=lambda block: block.count("vpdpbusd"))
     assert hottest.count("vpdpbusd") == 96 and not re.search(r"rsp.*mm|mm.*rsp", hottest), hottest
+    w = Writer()
+    dot_vnni.write(w, kind, "product", "general")
+    assert w.text().count("call void @llvm.prefetch") == 4 * 3  # four rows of a panel of each width, further on
     assert "vpdpbusd" not in assembly(dot.dot(cpu_target("x86-64-v4"), kind), cpu_target("x86-64-v4"))
 
 

@@ -26,6 +26,7 @@ _STEP = 4  # ks in a lane
 _LANES = 16
 _HIGH = 128  # rows of a panel
 _FLIP = 64  # bytes of A flipped at a time
+_QUADS_AHEAD = 8  # prefetch distance in fours of rows of B while a panel is packed
 
 
 def is_vnni(target: CpuTarget, kind: str) -> bool:
@@ -117,9 +118,13 @@ class _Bytes:
         w, type = self.w, f"<{_LANES} x i32>"
         ones = w.const(f"<{4 * _LANES} x i8>", 1)
         parts = columns // _LANES
+        w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         with w.loop(0, quads, carry=[w.const(type, 0)] * parts, nonempty=True) as loop:
             first = w.gep("i8", b, w.binary("mul", loop.index, w.binary("mul", self.ldb, w.const("i64", _STEP))))
             target = w.gep("i8", self.quads, w.binary("mul", loop.index, w.const("i64", 4 * columns)))
+            ahead = self.line(first, _STEP * _QUADS_AHEAD)
+            for r in range(_STEP):
+                w.effect(f"call void @llvm.prefetch.p0({self.line(ahead, r).typed}, i32 0, i32 3, i32 1)")
             totals = []
             for v in range(parts):
                 at = w.const("i64", v * _LANES)
