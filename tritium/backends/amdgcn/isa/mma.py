@@ -126,7 +126,8 @@ def _plan(op: Op, warps: int, target: AmdTarget) -> Plan | None:
     return plan(target.family, target.nonkdim, target.kpack, a, b, op.type, op.attrs["precision"], warps)
 
 
-@takes_shared(lambda op, room: None if _plan(op, room.warps, room.target) else operands_need(op), meets=True)
+@takes_shared(lambda op, room: None if _plan(op, room.warps, room.target) else operands_need(op), meets=True,
+              keeps=True)
 def dot(g: AmdLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
     """acc + a @ b: along K in the order of the instructions, all pieces of the result in each step."""
     how = _plan(op, g.warps, g.target)

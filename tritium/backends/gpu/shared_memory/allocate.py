@@ -127,7 +127,7 @@ class _Stack:
         """Give an op what it needs."""
         need = use.needs(op, self.room._replace(top=self.top))
         attrs = {name: x for name, x in op.attrs.items() if name not in HOW}
-        if need is not None and need.contents:
+        if need is not None and use.keeps and need.contents:
             starts, filled = self.keep(need)
             attrs |= {"shared": tuple(zip(starts, need.sizes)), **({"filled": filled} if filled else {})}
         elif need is not None:
