@@ -147,6 +147,13 @@ class Accesses:
             return self._blocked(shape, width, order, scanned)
         return blocked(shape, min(width, self.reach(op)), self.warps, self.lanes, order, (axis, count))
 
+    def without_gaps(self, op: Op) -> Layout:
+        """The coalesced layout of a store of its own. The one that it shares with memory ops on smaller elements has
+        more neighbours in a thread than a store takes: each access of a warp would write parts of sectors."""
+        shape, order = self.order(op)
+        shared, own = self.widths[shape, order], self.vector(op)
+        return self._blocked(shape, own, order, self.scanned.get(shape)) if own < shared else self.coalesced(op)
+
     def loads_as_well(self, op: Op, layout: Layout) -> bool:
         """True if a load in a user's layout costs less than converting it: threads that hold the same elements load
         them again, from the L1 cache, and no thread waits for others.

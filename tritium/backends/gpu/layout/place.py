@@ -189,14 +189,19 @@ def _layout_of(p: Placement, x: Value, wanted: Layout | None = None) -> Layout |
 
 
 def _store(p: Placement, op: Op) -> None:
-    """Store from the coalesced layout, unless that of the value is as good."""
+    """Store from the coalesced layout, unless that of the value is as good; a value that is converted for it, from one
+    without gaps."""
     if type(op.pointer.type) is not T.Tile:
         _place(p, op, _scalars(p, op.operands))
         return
-    choice, value = p.choice, op.operands[1]
+    choice, (pointer, value, *mask) = p.choice, op.operands
     layout = choice.accesses.coalesced(op)
-    if not choice.is_rematerializable(value) and choice.accesses.serves(op, choice.anchor(value), layout):
-        layout = choice.anchor(value)
+    if not choice.is_rematerializable(value):
+        own = choice.anchor(value)
+        if choice.accesses.serves(op, own, layout):
+            layout = own
+        elif p.find(value, layout) is None and all(map(choice.is_rematerializable, (pointer, *mask))):
+            layout = choice.accesses.without_gaps(op)
     _memory(p, op, layout)
 
 
