@@ -3,7 +3,8 @@
     python benchmarks/by_kernel.py program.py                # tables of kernels, the slowest beside Triton first
     python benchmarks/by_kernel.py program.py --tuned        # each side chooses its own configurations
     python benchmarks/by_kernel.py program.py --before ../other   # beside another checkout of tritium as well
-    python benchmarks/by_kernel.py program.py --json out.json
+    python benchmarks/by_kernel.py program.py --json out.json     # written after each side's turn
+    python benchmarks/by_kernel.py --show out.json                # the table of a run, finished or not
 
 The program defines `cases()`, which gives pairs (name, function without arguments): calls of a library, forward and
 backward passes, as `library_operators.py` does. torch's own kernels are left out. Each side runs it in its own process,
@@ -96,7 +97,9 @@ def mean(ratios: list[float]) -> str:
 
 def table(results: dict[str, list[dict]]) -> str:
     """The kernels that all sides ran, and the cases that one did not."""
-    times = {side: least(rounds) for side, rounds in results.items()}
+    times = {side: least(rounds) for side, rounds in results.items() if rounds}
+    if "tritium" not in times:
+        return "tritium has not had its turn"
     ratio = lambda key, side="triton": times[side][key] / times["tritium"][key]
     keys = sorted(set.intersection(*({*found} for found in times.values())), key=ratio)
     others = [side for side in times if side != "tritium"]
@@ -114,17 +117,23 @@ def table(results: dict[str, list[dict]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
+    parser.add_argument("program", nargs="?")
     parser.add_argument("--tuned", action="store_true", help="each side times its tuners' configurations")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="another checkout, to compare with")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--calls", type=int, default=8)
     parser.add_argument("--json", type=Path, help="write all times here")
+    parser.add_argument("--show", type=Path, metavar="JSON", help="print the table of an earlier run")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
         args.json.write_text(json.dumps(run(args.program, args.side, args.tuned, args.calls)))
         return
+    if args.show:
+        print(table(json.loads(args.show.read_text())))
+        return
+    if not args.program:
+        parser.error("which program?")
     roots = {"triton": "", "tritium": str(ROOT), **({"before": str(args.before.resolve())} if args.before else {})}
     results: dict[str, list[dict]] = {side: [] for side in roots}
     with tempfile.TemporaryDirectory() as folder:
@@ -137,9 +146,9 @@ def main() -> None:
                 own = {"PYTHONPATH": found, "TRITIUM_CACHE_DIR": str(Path(folder) / side)}
                 subprocess.run(command, check=True, env={**os.environ, **own})
                 results[side].append(json.loads(path.read_text()))
+                if args.json:
+                    args.json.write_text(json.dumps(results))
     print(table(results))
-    if args.json:
-        args.json.write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def training() -> dict[str, tuple[str, Callable[[], list[Any]]]]:
         "layer_norm": ("layer_norm.LigerLayerNormFunction", lambda: [x(), vector(), vector(), 1e-6]),
         "group_norm": ("group_norm.LigerGroupNormFunction",
                        lambda: [single(64, 128, 1024), single(128), single(128), 128, 32, 1e-5]),
-        "poly_norm": ("poly_norm.LigerPolyNormFunction", lambda: [x(), vector(3), vector(1), 1e-6, False]),
+        "poly_norm": ("poly_norm.LigerPolyNormFunction", lambda: [x(), vector(3), vector(1)[0], 1e-6, False]),
         "dyt": ("dyt.LigerDyTFunction", lambda: [x(), vector(1), vector(), vector()]),
         "geglu": ("geglu.LigerGELUMulFunction", lambda: [x(rows, 11008), x(rows, 11008)]),
         "swiglu": ("swiglu.LigerSiLUMulFunction", lambda: [x(rows, 11008), x(rows, 11008)]),
