@@ -86,13 +86,16 @@ def test_sums_are_where_products_are():
 
 
 @triton.jit
-def solve(a, out, n, N: tl.constexpr):
+def solve(a, out, n, N: tl.constexpr, SQUARES: tl.constexpr):
     """The inverse of I + A, whose rows are loaded in the loop."""
     i = tl.arange(0, N)
     made = -tl.load(a + i[:, None] * N + i[None, :])
     for k in range(2, n):
         row = tl.where(i < k, -tl.load(a + k * N + i), 0.0)
-        row += tl.sum(row[:, None] * made, 0)
+        weighted = row[:, None] * made
+        for _ in tl.static_range(SQUARES):
+            weighted = weighted * weighted
+        row += tl.sum(weighted, 0)
         made = tl.where((i == k)[:, None], row, made)
     made += i[:, None] == i[None, :]
     tl.store(out + i[:, None] * N + i[None, :], tl.dot(made, made, input_precision="ieee"))
@@ -100,7 +103,7 @@ def solve(a, out, n, N: tl.constexpr):
 
 @pytest.mark.parametrize("warps", [1, 4])
 def test_a_carried_tile_is_where_its_sums_need_no_other_warp(warps):
-    module = module_of(solve, {"a": "*fp32", "out": "*fp32", "n": "i32"}, {"N": 16}, warps)
+    module = module_of(solve, {"a": "*fp32", "out": "*fp32", "n": "i32"}, {"N": 16, "SQUARES": 0}, warps)
     text = loop_of(module, warps)
     copies = text.count(" reduce ")
     made = Layout(*eval(re.search(r"tile<16x16xf32> {layout=(.*)}\)", text)[1]))
@@ -114,14 +117,18 @@ def test_a_carried_tile_is_where_its_sums_need_no_other_warp(warps):
 
 
 @triton.jit
-def products_and_sums(a, x, y, out, sums, K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+def products_and_sums(a, x, y, out, sums, K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
+                      SQUARES: tl.constexpr):
     """Two tiles that are prefetched: products read both, and sums along K."""
     i, j, k = tl.arange(0, 16), tl.arange(0, N), tl.arange(0, BK)
     total, columns = tl.zeros((16, N), tl.float32), tl.zeros((N,), tl.float32)
     for s in range(0, K, BK):
         at = (s + k)[:, None] + j[None, :] * K
         left, right = tl.load(x + at), tl.load(y + at)
-        columns += tl.sum(left * right, 0)
+        both = left * right
+        for _ in tl.static_range(SQUARES):
+            both = both * both
+        columns += tl.sum(both, 0)
         row = tl.load(a + i[:, None] * K + (s + k)[None, :])
         total = tl.dot(row, right.to(tl.float16), tl.dot(row, left.to(tl.float16), total))
     tl.store(out + i[:, None] * N + j[None, :], total)
@@ -130,7 +137,7 @@ def products_and_sums(a, x, y, out, sums, K: tl.constexpr, N: tl.constexpr, BK: 
 
 def test_tiles_of_buffers_are_read_where_sums_need_no_other_thread():
     types = {"a": "*fp16", **dict.fromkeys(("x", "y", "out", "sums"), "*fp32")}
-    module = module_of(products_and_sums, types, {"K": 96, "N": 64, "BK": 32}, 2)
+    module = module_of(products_and_sums, types, {"K": 96, "N": 64, "BK": 32, "SQUARES": 0}, 2)
     laid_out = module.replace(attrs={**module.attrs, "num_warps": 2, "num_stages": 2})
     text = print_module(run(laid_out, pipeline(NvTarget.of(90))))
     assert re.search(r"reduce %\d+ {axis=0, layout=\(\(64,\), \(\), \(1, 2, 4, 8, 16\), \(32,\)\)}", text)
@@ -141,6 +148,16 @@ def test_tiles_of_buffers_are_read_where_sums_need_no_other_thread():
     emulator.run(module, [a, x, y, out, sums], (1,), 90, 2, 2)
     np.testing.assert_array_equal(out, a.astype(np.float32) @ (x + y).T)
     np.testing.assert_array_equal(sums, (x * y).sum(1))
+
+
+def test_each_op_is_looked_at_once():
+    """A tile has two ways to each of its squares, so to the last of 64 there are 2^64."""
+    types = {"a": "*fp16", **dict.fromkeys(("x", "y", "out", "sums"), "*fp32")}
+    module = module_of(products_and_sums, types, {"K": 96, "N": 64, "BK": 32, "SQUARES": 64}, 2)
+    laid_out = module.replace(attrs={**module.attrs, "num_warps": 2, "num_stages": 2})
+    assert " reduce " in print_module(run(laid_out, pipeline(NvTarget.of(90))))
+    module = module_of(solve, {"a": "*fp32", "out": "*fp32", "n": "i32"}, {"N": 16, "SQUARES": 64}, 2)
+    assert " reduce " in loop_of(module, 2)
 
 
 @triton.jit

@@ -167,7 +167,15 @@ def _reduced(choice: Choice, body: Block, x: Arg) -> Layout | None:
 
 def _is_computed_from(y: Value, x: Arg) -> bool:
     """True for a tile that elementwise ops compute from another."""
-    return y is x or type(y) is Op and y.kind.elementwise and any(_is_computed_from(z, x) for z in y.operands)
+    seen, open_ = {y}, [y]
+    while open_:
+        z = open_.pop()
+        if z is x:
+            return True
+        new = {*z.operands} - seen if type(z) is Op and z.kind.elementwise else ()
+        seen.update(new)
+        open_ += new
+    return False
 
 
 def _readers(body: Block) -> dict[Value, list[tuple[Op, int]]]:
@@ -234,26 +242,29 @@ def _stored_beside(choice: Choice, op: Op, leader: Value, tiles: Sequence[Value]
     for x in tiles if choice.readers and choice.remat.cost(leader) is None else ():
         if choice.remat.cost(x) is None and T.element(leader.type).bytes <= 2 * T.element(x.type).bytes:
             layout = choice.anchor(x)
-            if layout != own and _goes_to_stores(choice, op, own, layout, {}):
+            if layout != own and _goes_to_stores(choice, op, own, layout):
                 return layout
     return None
 
 
-def _goes_to_stores(choice: Choice, x: Op, own: Layout, layout: Layout, known: dict[Op, bool | None]) -> bool | None:
+def _goes_to_stores(choice: Choice, x: Op, own: Layout, layout: Layout) -> bool:
     """True for a tile that elementwise ops bring to stores from `layout`, which `own` does not serve; reductions may
-    read it too. False if only those do, None if others do."""
-    if x not in known:
-        found: set[bool | None] = set()
-        for op, k in choice.readers.get(x, ()):
+    read it too, but nothing else."""
+    stored, seen, open_ = False, {x}, [x]
+    while open_:
+        for op, k in choice.readers.get(open_.pop(), ()):
             if op.kind is ops.store and k == 1:
                 wanted = choice.accesses.coalesced(op)
-                found.add(True if wanted == layout and not choice.accesses.serves(op, own, wanted) else None)
+                if wanted != layout or choice.accesses.serves(op, own, wanted):
+                    return False
+                stored = True
             elif op.kind.elementwise and op.type.shape == x.type.shape:
-                found.add(_goes_to_stores(choice, op, own, layout, known))
-            else:
-                found.add(False if op.kind.combines else None)
-        known[x] = None if None in found else True in found
-    return known[x]
+                if op not in seen:
+                    seen.add(op)
+                    open_.append(op)
+            elif not op.kind.combines:
+                return False
+    return stored
 
 
 def _read_by_dot(choice: Choice, op: Op) -> Layout | None:
@@ -315,12 +326,14 @@ def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
 
 def _reduced_along(choice: Choice, x: Op) -> set[int]:
     """The axes along which reductions combine what elementwise ops compute from a tile."""
-    found = set()
-    for op, _ in choice.readers.get(x, ()):
-        if op.kind is ops.reduce:
-            found.add(op.attrs["axis"])
-        elif op.kind.elementwise and op.type.shape == x.type.shape:
-            found |= _reduced_along(choice, op)
+    found, seen, open_ = set(), {x}, [x]
+    while open_:
+        for op, _ in choice.readers.get(open_.pop(), ()):
+            if op.kind is ops.reduce:
+                found.add(op.attrs["axis"])
+            elif op.kind.elementwise and op.type.shape == x.type.shape and op not in seen:
+                seen.add(op)
+                open_.append(op)
     return found
 
 
