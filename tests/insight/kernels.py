@@ -75,6 +75,16 @@ def through_a_table(table_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def squared(x_ptr, wide_ptr, out_ptr, N: tl.constexpr):
+    """A copy of a matrix in another type, and its square."""
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    x = tl.load(x_ptr + at)
+    tl.store(wide_ptr + at, x.to(tl.float32))
+    tl.store(out_ptr + at, tl.dot(x, x))
+
+
+@triton.jit
 def product(a_ptr, b_ptr, c_ptr, K, stride_a, stride_b, stride_c, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
     """One tile of a product, in a pipelined loop."""
     m = tl.program_id(0) * M + tl.arange(0, M)

@@ -20,7 +20,7 @@ from .swizzle import lane_ordered
 
 ANCHOR_BYTES = 16  # the widest access of one thread
 LINE_BYTES = 128  # of a cache: what a warp touches in one line takes one lookup
-SECTOR_BYTES = 32  # that memory moves at once
+SECTOR_BYTES = LINE_BYTES // 4  # that memory moves at once
 
 Order = tuple[tuple[int, ...], tuple[int, ...]]  # shape, axes from most to least contiguous
 

@@ -160,7 +160,7 @@ def _with_branches(loop: Op, steps: Value, tasks: Value, position: Op, counter: 
     return nest
 
 
-def _compares(condition: Value, position: Op, test) -> bool:
+def _compares(condition: Value, position: Op, test: Callable[[Value], bool]) -> bool:
     """True if a condition says that the position is a value that passes the test."""
     if type(condition) is not Op or condition.kind is not ops.eq or position not in condition.operands:
         return False
