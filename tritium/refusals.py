@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from inspect import signature
 from typing import ParamSpec, TypeVar
 
 from tritium.errors import Failure, cut, explain, render
@@ -97,8 +98,7 @@ def told_at_the_call(fn: Callable[P, R]) -> Callable[P, R]:
     TypeError: tuned() got an unexpected keyword argument 'num_warp'
     hint: did you mean num_warps? it takes key, num_warps
     """
-    code = fn.__code__  # type: ignore[attr-defined]
-    names = [name for name in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] if name != "self"]
+    names = [name for name in signature(fn).parameters if name != "self"]
 
     @wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -81,7 +81,7 @@ def panel_columns(target: CpuTarget, m: int, n: int) -> int:
     return 2 * width + (m if n >= _WIDE * width // 2 else 0)
 
 
-class Errand(NamedTuple):
+class Packing(NamedTuple):
     """What a tile copies while it multiplies: `rows` of the next panel of B, a vector with every fourth k."""
 
     source: Val
@@ -111,7 +111,7 @@ class Tile:
         return self.w.gep(self.type, place, self.w.const("i64", v)) if v else place
 
     def write(self, a: Val, lda: Val, b: Val, ldb: Val, c: Val, ldc: Val, depth: Val, fresh: Val,
-              more: Val | None = None, errand: Errand | None = None, copy: Val | None = None,
+              more: Val | None = None, packing: Packing | None = None, copy: Val | None = None,
               is_copy: bool = False) -> None:
         """Update the tile of C at `c` by the rows at `a` and the columns at `b`, and by `more`, the address of a row.
 
@@ -129,14 +129,14 @@ class Tile:
         main = w.binary("and", depth, w.const("i64", -_UNROLL))
         carried, first = [*starts, *([copy] if copy else []), b, *totals], w.const("i64", 0)
         steps = functools.partial(self.steps, lda=None if is_copy else lda, ldb=ldb, copies=copy is not None)
-        if errand:
+        if packing:
             size, last = self.lanes * self.size, _UNROLL * (self.parts - 1)
-            some = w.binary("mul", errand.rows, w.const("i64", last + _UNROLL))
-            with w.loop(first, some, _UNROLL, carry=[*carried, errand.source, errand.target]) as loop:
+            some = w.binary("mul", packing.rows, w.const("i64", last + _UNROLL))
+            with w.loop(first, some, _UNROLL, carry=[*carried, packing.source, packing.target]) as loop:
                 *inner, source, target = loop.carried
-                self.copy_row(source, target, errand.stride, _SLOWLY, 1)
+                self.copy_row(source, target, packing.stride, _SLOWLY, 1)
                 wraps = w.compare("icmp eq", w.binary("and", loop.index, w.const("i64", last)), w.const("i64", last))
-                below = w.binary("sub", errand.stride, w.const("i64", last // _UNROLL * size))
+                below = w.binary("sub", packing.stride, w.const("i64", last // _UNROLL * size))
                 source = w.gep("i8", source, w.select(wraps, below, w.const("i64", size)))
                 loop.next = [*steps(inner, unroll=_UNROLL), source, self.part(target, 1)]
             first, carried = some, list(loop.results[:-2])
@@ -253,14 +253,14 @@ class _Product:
                 source = w.select(more, w.gep("i8", b, w.const("i64", shape.width)), k.next_b)
                 rows = w.select(more, k.depth, k.next_depth)
                 share = self.each(shape, k.depth, rows)
-                errand = Errand(source, share, now.other, rows)
+                packing = Packing(source, share, now.other, rows)
                 copied, flip = w.binary("and", self.copied, self.even(k.depth)), w.const("i1", True)
                 first = w.compare("icmp eq", across.index, left)
                 cases = {"copy": w.binary("and", copied, first), "in place": w.binary("xor", copied, flip),
                          "copied": w.binary("and", copied, w.binary("xor", first, flip))}
                 for how, chosen in cases.items():
                     with w.when(chosen):
-                        self.columns(shape, k, packed, ldb, c_at, errand, how)
+                        self.columns(shape, k, packed, ldb, c_at, packing, how)
                 ready = w.compare("icmp sgt", share, w.const("i64", 0))
                 across.next = [w.select(ready, now.other, now.mine), w.select(ready, now.mine, now.other), ready]
         panels, left = _Panels(*across.results), right
@@ -277,12 +277,12 @@ class _Product:
             left = right
         return panels
 
-    def columns(self, shape: Shape, k: _Block, b: Val, ldb: Val, c: Val, errand: Errand | None = None,
+    def columns(self, shape: Shape, k: _Block, b: Val, ldb: Val, c: Val, packing: Packing | None = None,
                 how: str = "in place") -> None:
         """Update the columns of C at `c` by the panel of B at `b`, the highest tiles first.
 
-        The highest tiles share the errand, whose `stride` is here how many rows each of them copies. Rows of A are read
-        "in place", or from where they have been "copied", or read in place and "copy" is made.
+        The highest tiles share the packing, whose `stride` is here how many rows each of them copies. Rows of A are
+        read "in place", or from where they have been "copied", or read in place and "copy" is made.
         """
         w, top = self.w, self.w.const("i64", 0)
         for height, lower in zip(shape.heights, (*shape.heights[1:], 1), strict=True):
@@ -293,9 +293,9 @@ class _Product:
                 offset = w.binary("mul", down.index, w.binary("mul", k.depth, w.const("i64", self.size)))
                 copy = w.gep("i8", self.copies, offset)
                 tile = Tile(w, self.element, self.size, height, shape.width // self.size, self.lanes, self.multiply)
-                mine = self.share(shape, errand, down.index) if errand and height == shape.heights[0] else None
+                mine = self.share(shape, packing, down.index) if packing and height == shape.heights[0] else None
                 tile.write(copy if how == "copied" else rows, self.lda, b, ldb, place, self.ldc, k.depth, k.fresh,
-                           errand=mine, copy=copy if how == "copy" else None, is_copy=how == "copied")
+                           packing=mine, copy=copy if how == "copy" else None, is_copy=how == "copied")
             top = bottom
 
     def even(self, depth: Val) -> Val:
@@ -313,14 +313,14 @@ class _Product:
         possible = w.binary("and", self.worth(shape), w.compare("icmp sle", ks, depth))
         return w.select(possible, each, w.const("i64", 0))
 
-    def share(self, shape: Shape, errand: Errand, i: Val) -> Errand:
-        """The part of an errand for the tile in row `i`."""
-        w, each = self.w, errand.stride
+    def share(self, shape: Shape, packing: Packing, i: Val) -> Packing:
+        """The part of the packing for the tile in row `i`."""
+        w, each = self.w, packing.stride
         start = w.binary("mul", w.binary("udiv", i, w.const("i64", shape.heights[0])), each)
-        left = w.intrinsic("smax", "i64", w.binary("sub", errand.rows, start), w.const("i64", 0))
-        return Errand(w.gep("i8", errand.source, w.binary("mul", start, self.ldb)), self.ldb,
-                      w.gep("i8", errand.target, w.binary("mul", start, w.const("i64", shape.width))),
-                      w.intrinsic("smin", "i64", left, each))
+        left = w.intrinsic("smax", "i64", w.binary("sub", packing.rows, start), w.const("i64", 0))
+        return Packing(w.gep("i8", packing.source, w.binary("mul", start, self.ldb)), self.ldb,
+                       w.gep("i8", packing.target, w.binary("mul", start, w.const("i64", shape.width))),
+                       w.intrinsic("smin", "i64", left, each))
 
     def rows(self, left: Val, height: int, lower: int) -> Val:
         """How many of the rows that are left tiles of a height cover.
