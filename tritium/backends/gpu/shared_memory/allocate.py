@@ -166,7 +166,7 @@ class _Stack:
         if max(end for _, end in placed.values()) > self.most:
             self.kept = own = {}
             placed = self.placed_beside(own, need)
-        for content in placed.keys() - own.keys():
+        for content in (x for x in placed if x not in own):
             self.overwrite(*placed[content])
             self.last = placed[content]
         self.bytes = max(self.bytes, *(end for _, end in placed.values()))
