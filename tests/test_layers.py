@@ -87,7 +87,7 @@ INSIDE = {
         "cluster": GPU_BASE,
         "pipeline": GPU_BASE | {"tma", "layout"},
         "rewrite": GPU_BASE | {"layout", "pipeline"},
-        "shared_memory": GPU_BASE,
+        "shared_memory": GPU_BASE | {"layout"},
         "lower": GPU_BASE | {"layout", "shared_memory"},
         "passes": GPU_BASE | {"target", "tma", "tensor_memory", "layout", "cluster", "pipeline", "rewrite",
                               "shared_memory"},

@@ -155,7 +155,7 @@ def test_list(capsys):
     for name in (*map(passes.name_of, passes.PASSES), "legalize", *own):
         assert re.search(rf"^  {name}  +\S", out, re.M), name
     assert "simplify, licm, accumulate, dce, cpu" in out
-    assert re.search(r"legalize, dce, .*, first_that, insert_barriers, fence_loads$", out, re.M)
+    assert re.search(r"legalize, dce, .*, first_that, order_accesses, insert_barriers, fence_loads$", out, re.M)
     assert "pipeline of cuda:75:32" in opt(capsys, "--list", "-t", "cuda:75")[1]
 
 

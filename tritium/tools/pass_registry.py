@@ -58,7 +58,7 @@ def pipeline(target: GPUTarget, options: Options | None = None) -> list[Step]:
     """The steps that a compilation for a target runs on tile IR, in order.
 
     >>> [step.name for step in pipeline(GPUTarget("cuda", 90, 32))][-3:]
-    ['first_that', 'insert_barriers', 'fence_loads']
+    ['order_accesses', 'insert_barriers', 'fence_loads']
     """
     options = options or BaseBackend(target).parse_options({})
     record = backends.get(target)
@@ -123,7 +123,8 @@ def _gpu(run: Callable[[Module], Module]) -> Step:
     return step._replace(run=checked)
 
 
-_ON_LAYOUTS = ("allocate_shared", "fence_loads", "insert_barriers")  # passes that come after `assign_layouts`
+# Passes that come after `assign_layouts`.
+_ON_LAYOUTS = ("allocate_shared", "fence_loads", "insert_barriers", "order_accesses")
 
 
 def _with_layouts(module: Module, name: str) -> Module:

@@ -50,6 +50,7 @@ from .rewrite.swap_operands import swap_operands
 from .rewrite.unroll_loops import unroll_loops
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
+from .shared_memory.order_accesses import order_accesses
 from .target import Target, UnknownArchitecture
 from .tensor_memory import allocate_tensor_memory
 
@@ -119,6 +120,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         functools.partial(nest_loops, gains=runs_ahead),
         *to_dots,
         first_that(lambda made: fits_shared_memory(made, target) and keeps_ping_pong(made), alternatives),
+        on(order_accesses),
         on(insert_barriers),
         on(fence_loads),
     )
