@@ -47,6 +47,7 @@ from ....ir.core import walk
 from ....ir.rewrite import sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
+from ....passes.regions import trip_count
 from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER
 from .capabilities import Capabilities, capabilities
@@ -92,10 +93,11 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         thread_copies = [load for load in loads.loads if is_short(load)]
         if len(thread_copies) == len(loads.loads):
             stages = 2  # what is loaded an iteration early needs no more
+        trips = 0 if thread_copies else trip_count(op) or 0
         schedule = schedule_dots(info, loads, "copies", stages)
         if reordering is not None and not reordering.take(schedule.pairs):
             return None
-        return _Pipelined(schedule, b, stages, kept, thread_copies).build()
+        return _Pipelined(schedule, b, stages, kept, thread_copies, trips).build()
 
     swept = sweep(module, rule)
     return module if swept is module else dce(assumed.stated_by(swept))
@@ -167,11 +169,16 @@ class _Kept:
 
 
 class _Pipelined:
-    """Emits a loop whose iterations issue the copies of later ones, or load what threads copy (`thread_copies`)."""
+    """Emits a loop whose iterations issue the copies of later ones, or load what threads copy (`thread_copies`).
 
-    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept, thread_copies: Sequence[Op]):
-        self.schedule, self.b, self.stages, self.body, self.kept = schedule, b, stages, schedule.body, kept
-        self.thread_copies = thread_copies
+    If the loop has fewer `trips` than stages (0: not known), the copies of all of them are issued in front.
+    """
+
+    def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept, thread_copies: Sequence[Op],
+                 trips: int):  # fmt: skip
+        self.schedule, self.b, self.body, self.kept = schedule, b, schedule.body, kept
+        self.thread_copies, self.in_front = thread_copies, 0 < trips < stages
+        self.slots, self.stages = (trips, trips + 1) if self.in_front else (stages, stages)
         lo, hi, self.step, *_ = schedule.loop.operands
         self.index, self.emission = lo.type, Emission(schedule, b, hi)
         self.params, self.indices = schedule.prefetched.params, schedule.prefetched.indices
@@ -180,7 +187,7 @@ class _Pipelined:
         """Emit the prologue, the loop and the final waits; returns the results of the loop."""
         b, schedule, emission, stages = self.b, self.schedule, self.emission, self.stages
         lo, hi, step, *inits = schedule.loop.operands
-        buffer = lambda x: gpu_ops.multibuffer(b, tile=x.type, slots=stages, axis=schedule.axes[x])
+        buffer = lambda x: gpu_ops.multibuffer(b, tile=x.type, slots=self.slots, axis=schedule.axes[x])
         wanted = self.kept.wanted(b)
         own = self.share_kept(wanted)
         emission.multibuffers = {load: buffer(load) for load in schedule.loads}
@@ -254,6 +261,11 @@ class _Pipelined:
             gpu_ops.async_commit(b)
         return [*following(), *indices]
 
+    def issue_none(self, values: list[Value]) -> list[Value]:
+        """Keep the count of groups of copies, where all were issued in front."""
+        gpu_ops.async_commit(self.b)
+        return values
+
     def iteration(self, args: list[Arg]) -> list[Value]:
         b, count = self.b, len(self.body.args) - 1
         i, own, (ahead_i, slot, fill, *ahead) = args[0], args[1 : 1 + count], args[1 + count :]
@@ -261,7 +273,7 @@ class _Pipelined:
         gpu_ops.async_wait(b, pending=self.stages - 2, fenced=bool(self.schedule.dots))
         emitter = IterationEmitter(self.emission, dict(zip(self.body.args, (i, *own))), slot)
         more = self.emission.has_iteration(ahead_i)
-        start = lambda: self.issue_copies(fill, ahead_i, ahead, more)
+        start = lambda: self.issue_copies(fill, ahead_i, ahead, more) if not self.in_front else self.issue_none(ahead)
         if not self.schedule.in_flight:
             following, ends = start(), emitter.body()
         else:
