@@ -8,7 +8,7 @@ import tritium as triton
 import tritium.language as tl
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx import compile as stages
-from tritium.backends.nvptx.assemble.ptxas import all_registers, ptxas, room_for_another, version
+from tritium.backends.nvptx.assemble.ptxas import all_registers, ptxas, room_for_more, version
 from tritium.backends.nvptx.assemble.traits import Traits
 from tritium.backends.occupancy import MACHINES, occupancy
 from tritium.compiler import ASTSource, compile
@@ -152,23 +152,29 @@ WAITS = Traits(256, products=True, async_copies=True)
 def test_one_more_block_finds_room_where_few_registers_are_in_the_way():
     """Three blocks of 72 KiB and 256 threads have 80 registers for a thread."""
     used, less = {"n_regs": 85, "n_spills": 0}, {"n_regs": 70, "n_spills": 0}
-    assert room_for_another(HOPPER, WAITS, used, 73728) == 80 and room_for_another(HOPPER, WAITS, less, 40000) == 64
+    assert room_for_more(HOPPER, WAITS, used, 73728) == [80] and room_for_more(HOPPER, WAITS, less, 40000) == [64]
     other = [(WAITS, used, 90000), (WAITS, {"n_regs": 100, "n_spills": 0}, 73728), (WAITS, {}, 73728),
-             (WAITS._replace(products=False), less, 40000), (WAITS._replace(async_copies=False), less, 40000),
-             (WAITS.asking(85), used, 73728),
+             (WAITS._replace(async_copies=False), less, 40000), (WAITS.asking(85), used, 73728),
              (WAITS._replace(threads=1024), {"n_regs": 32, "n_spills": 0}, 1024)]  # fmt: skip
-    assert not any(room_for_another(HOPPER, *given) for given in other)
+    assert not any(room_for_more(HOPPER, *given) for given in other)
 
 
 def test_one_more_block_finds_room_where_few_threads_do():
     """Two blocks of 128 threads with 186 registers fit, and three with 168; of those with 128, four fit already."""
     used = {"n_regs": 186, "n_spills": 0}
-    assert room_for_another(HOPPER, Traits(128), used, 1024) == 168
-    assert room_for_another(HOPPER, Traits(128, products=True), used, 1024) == 168
+    assert room_for_more(HOPPER, Traits(128), used, 1024) == [168]
+    assert room_for_more(HOPPER, Traits(128, products=True), used, 1024) == [168]
     other = [(Traits(128), used, 90000), (Traits(128), {"n_regs": 186, "n_spills": 3}, 1024),
              (Traits(128).asking(200), used, 1024), (Traits(256), {"n_regs": 255, "n_spills": 0}, 1024),
-             (Traits(256), {"n_regs": 64, "n_spills": 0}, 1024)]  # fmt: skip
-    assert not any(room_for_another(HOPPER, *given) for given in other)
+             (Traits(256, products=True), {"n_regs": 60, "n_spills": 0}, 1024)]  # fmt: skip
+    assert not any(room_for_more(HOPPER, *given) for given in other)
+
+
+def test_more_blocks_find_room_without_products():
+    """Four blocks of 256 threads with 60 registers fit, five with 48: enough, and not many fewer."""
+    of = lambda threads, registers, shared=1024: room_for_more(HOPPER, Traits(threads), {"n_regs": registers}, shared)
+    assert of(256, 60) == [48] and of(256, 80) == [64] and of(128, 62) == [48, 56]
+    assert not of(256, 65 * 1024) and not of(256, 60, 50000) and not of(128, 48) and not of(1024, 60)
 
 
 @pytest.mark.parametrize(("spills", "kept"), [(0, 80), (1, 85)])

@@ -125,8 +125,7 @@ def _with_other_registers(text: str, options: Options, traits: Traits, binary: b
     most = ptxas.all_registers(has, traits, used, len(text))
     if most is not None:
         binary, used = min((binary, used), asking(most), key=lambda made: made[1].get("n_spills", 0))
-    fewer = ptxas.room_for_another(has, traits, used, shared) if _is_hopper(options) else None
-    if fewer is not None:
+    for fewer in ptxas.room_for_more(has, traits, used, shared) if _is_hopper(options) else ():
         with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
             found, tight = asking(fewer)
             if not tight.get("n_spills", 1):

@@ -115,6 +115,8 @@ def has_lines(ptx: str) -> bool:
 
 _CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to spill
 _FEW, _FAR = 512, 0.6  # threads on an SM that hide little of each other's latency; of the registers in use, for more
+_MORE, _FEWER = 1280, 0.75  # the same of more threads, in kernels without products
+_ATTEMPTS = 2  # to assemble a kernel with fewer registers
 _MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
@@ -186,31 +188,35 @@ def _attributes(info: bytes) -> Iterator[tuple[int, int]]:
             at += size
 
 
-def room_for_another(has: Machine, traits: Traits, used: dict[str, int], shared: int) -> int | None:
-    """The registers to allow threads so that one more block finds room on an SM beside the others, with so much shared
-    memory each; `has` is what the SM has. None where shared memory leaves no such room, or the assembler used many more
-    registers than that.
+def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: int) -> list[int]:
+    """The registers to allow threads so that more blocks find room on an SM, with so much shared memory each; what to
+    try first comes first. `has` is what the SM has. Nothing where shared memory leaves no such room, or the assembler
+    used many more registers than that.
 
-    It is for kernels that wait for copies, and for those of which few threads find room: while one block waits, another
-    computes. The driver's compiler uses more registers than it needs.
+    It is for kernels that wait for copies, for those of which few threads find room, and for those without products:
+    while one block waits, another computes. The driver's compiler uses more registers than it needs.
 
     >>> from tritium.backends.occupancy import MACHINES
     >>> hopper, waits = MACHINES["cuda"][90], Traits(256, products=True, async_copies=True)
-    >>> room_for_another(hopper, waits, {"n_regs": 85, "n_spills": 0}, 73728)
-    80
-    >>> room_for_another(hopper, Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
-    168
+    >>> room_for_more(hopper, waits, {"n_regs": 85, "n_spills": 0}, 73728)
+    [80]
+    >>> room_for_more(hopper, Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
+    [168]
+    >>> room_for_more(hopper, Traits(256), {"n_regs": 60, "n_spills": 0}, 256)
+    [48]
     """
     if traits.registers is not None or "n_regs" not in used:
-        return None
+        return []
     warps = traits.threads // has.warp_size
     blocks = has.warps_of(used["n_regs"]) // warps + 1
     waits, few = traits.products and traits.async_copies, (blocks - 1) * traits.threads <= _FEW
-    if not waits and (not few or used.get("n_spills", 0)):
-        return None
-    most = has.registers_of(blocks * warps)
-    fits = shared <= has.shared_of(blocks) and blocks * warps <= has.warps
-    return most if fits and most >= (_CLOSE if waits else _FAR) * used["n_regs"] else None
+    if not waits and (used.get("n_spills", 0) or traits.products and not few):
+        return []
+    last, close = (blocks, _CLOSE if waits else _FAR) if waits or few else (_MORE // traits.threads, _FEWER)
+    fitting = [count for count in range(last, blocks - 1, -1)
+               if shared <= has.shared_of(count) and count * warps <= has.warps]  # fmt: skip
+    allowed = dict.fromkeys(has.registers_of(count * warps) for count in fitting)
+    return [most for most in allowed if most >= close * used["n_regs"]][:_ATTEMPTS]
 
 
 def failure(said: str) -> Any:
