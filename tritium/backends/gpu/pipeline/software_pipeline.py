@@ -261,10 +261,10 @@ class _Pipelined:
             gpu_ops.async_commit(b)
         return [*following(), *indices]
 
-    def issue_none(self, values: list[Value]) -> list[Value]:
+    def issue_none(self, values: Sequence[Value]) -> list[Value]:
         """Keep the count of groups of copies, where all were issued in front."""
         gpu_ops.async_commit(self.b)
-        return values
+        return list(values)
 
     def iteration(self, args: list[Arg]) -> list[Value]:
         b, count = self.b, len(self.body.args) - 1
