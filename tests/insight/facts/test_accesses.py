@@ -117,6 +117,14 @@ def test_large_grids_are_sampled():
     assert few.tensor("a_ptr").never is None and all_.tensor("a_ptr").never == 10 * 320
 
 
+def test_programs_of_many_accesses_are_sampled(monkeypatch):
+    """Not only those of many elements: a short row takes as long to look at as a tile."""
+    monkeypatch.setattr("tritium.insight.facts.accesses.WORK", 5000)
+    found = facts(K.row_sums, (64,), K.floats(64, 1024), K.floats(64), 1024, 1024, BLOCK=32)
+    load = found.at(found.sites[0].line, "load")[0]
+    assert not found.complete and 4 < len(found.programs) < 32 and load.lanes == pytest.approx(64 * 1024)
+
+
 @pytest.mark.parametrize("grid", [(1, 1, 1), (7, 1, 1), (1000, 1, 1), (40, 50, 1), (9, 9, 9)])
 def test_weights_add_up_to_the_grid(grid):
     chosen = sample(grid, 30)

@@ -5,6 +5,7 @@ import pytest
 
 from tests.insight import kernels as K
 from tritium.insight import emulator
+from tritium.insight.facts import coalescing
 from tritium.insight.facts.accesses import observe
 from tritium.insight.facts.coalescing import RequestMeter, requests, with_hints
 from tritium.kernels.softmax import softmax_kernel
@@ -42,11 +43,30 @@ def test_hints_that_made_it_so_and_would():
     n = 4096
     launch = K.launched(add_kernel, (4,), K.floats(n), K.floats(n), K.floats(n), n, BLOCK=1024)
     hints = {h.argument: (h.promised, h.without, h.width) for h in measured(launch, hints=True)[0].hints}
-    # A store that is not wide leaves gaps, so threads would hold fewer neighbours.
-    assert hints == {"x_ptr": (True, 1, 4), "z_ptr": (True, 2, 4), "n": (True, 1, 4)}
+    assert hints == {"x_ptr": (True, 1, 4), "n": (True, 1, 4)}
     launch = K.launched(add_kernel, (4,), K.floats(n), K.floats(n), K.floats(n), n - 1, BLOCK=1024)
     hints = {h.argument: (h.promised, h.without, h.width) for h in measured(launch, hints=True)[2].hints}
     assert hints == {"n": (False, 1, 4)}
+
+
+def test_promises_about_all_pointers_are_tried_together(monkeypatch):
+    """A compilation for each of many pointers takes long: seconds of large kernels."""
+    made, usual = [], coalescing.gpu_module
+    monkeypatch.setattr(coalescing, "gpu_module", lambda *args: made.append(args) or usual(*args))
+    n = 4096
+    x = [K.floats(n + 1)[1:] for _ in range(2)]
+    found = measured(K.launched(add_kernel, (4,), *x, K.floats(n), n, BLOCK=1024), hints=True)
+    assert len(made) == 3  # those that are a multiple of 16, those that are not, and n
+    hints = [[(h.argument, h.promised, h.without, h.width) for h in r.hints if h.argument != "n"] for r in found]
+    assert hints == [[("x_ptr", False, 1, 4)], [("y_ptr", False, 1, 4)], [("z_ptr", True, 1, 4)]]
+
+
+def test_an_access_is_measured_once_for_each_place_in_a_line(monkeypatch):
+    """The rows of a loop start at the same place in lines of L1, and are not counted request by request again."""
+    made, usual = [], coalescing._requests
+    monkeypatch.setattr(coalescing, "_requests", lambda *args: made.append(args) or usual(*args))
+    load, _ = measured(K.launched(K.row_sums, (2,), K.floats(2, 4096), K.floats(2), 4096, 4096, BLOCK=128))
+    assert load.requests == 2 * 4096 / 32 and load.excess == 1 and len(made) == 1
 
 
 def test_cp_async_and_tma():

@@ -34,6 +34,7 @@ from tritium.interp.observe import Observer
 from tritium.ir import types as T
 
 PROGRAMS, LANES, OPS = 256, 4_000_000, 2_000_000  # most programs, lanes of all accesses, and ops of one program
+WORK, ACCESS = 200_000, 16  # of all programs, in ops that compute (seconds); an access takes as long as this many
 STEPPED, STEPS = 5, 240  # programs that are shown op by op, and their steps
 KINDS = {ops.load: "load", ops.store: "store", ops.atomic: "atomic", ops.atomic_cas: "atomic"}
 
@@ -194,6 +195,7 @@ class _Run(Observer):
         self.module = launch.stages["ttir"]
         self.replicas = replicas(launch)
         self.pictures = {k: Picture(r) for k, r in self.replicas.items()}
+        self.spans = {k: (r.data_ptr(), r.data_ptr() + r.extent * r.itemsize) for k, r in self.replicas.items()}
         through: dict[int, list[int]] = {}
         self.ops = {}
         for k, found in accesses_of(self.module).items():
@@ -216,13 +218,13 @@ class _Run(Observer):
         wanted, chosen = sample(grid, most), []
         stepped = wanted if len(wanted) <= STEPPED else [wanted[k * (len(wanted) - 1) // (STEPPED - 1)]
                                                          for k in range(STEPPED)]
-        self.lanes, self.touches, self.steps, totals = 0, [], {}, []
+        self.lanes, self.work, self.touches, self.steps, totals = 0, 0, [], {}, []
         machine = QuietMachine(without_values(self.module), self.starts, Memory(), grid, (self,))
         args = [self.replicas.get(k, x) for k, (_, x) in enumerate(self.launch.slots)]
         values = [machine.argument(arg.type, x, arg.name) for arg, x in zip(self.module.args, args, strict=True)]
         with default_floats():
             for pid in wanted:
-                if chosen and self.lanes > LANES:
+                if chosen and (self.lanes > LANES or self.work > WORK):
                     break
                 self.events, self.worked = [], {}
                 self._begin(pid, pid in stepped or not chosen)
@@ -267,7 +269,7 @@ class _Run(Observer):
     # --- what the machine tells -------------------------------------------------------------------------------------
     def before(self, m, op, inputs):
         """Count ops, and the iterations of loops."""
-        self.executed += 1
+        self.executed, self.work = self.executed + 1, self.work + 1
         if self.executed > OPS:
             raise _Cut
         self.bad = None
@@ -312,7 +314,7 @@ class _Run(Observer):
         active &= ~outside
         if op.kind is ops.load:
             self.again.note(key, numbers, addresses[active])
-        self.lanes += lanes
+        self.lanes, self.work = self.lanes + lanes, self.work + ACCESS
         measured = None
         if self.meter is not None:
             measured = self.meter.measure(Event(self.sites[key]["number"], op, self._virtual(addresses), active))
@@ -321,14 +323,14 @@ class _Run(Observer):
 
     def _outside(self, op, addresses, active, numbers) -> np.ndarray:
         """Active lanes that lie in none of the tensors the access goes through."""
-        inside = np.zeros(addresses.shape, bool) if numbers else np.ones(addresses.shape, bool)
+        inside = np.zeros(addresses.shape, bool)
         for k in numbers:
-            replica = self.replicas.get(k)
-            if replica is None:  # an address that was passed as a number
-                return np.zeros(addresses.shape, bool)
-            low = replica.data_ptr()
-            inside |= (addresses >= np.uint64(low)) & (addresses < np.uint64(low + replica.extent * replica.itemsize))
-        return active & ~inside
+            low, high = self.spans.get(k, (0, 0))
+            if not high or low <= int(addresses.min()) and int(addresses.max()) < high:
+                numbers = ()  # an address that was passed as a number, or all lanes lie in the tensor
+                break
+            inside |= (addresses >= np.uint64(low)) & (addresses < np.uint64(high))
+        return active & ~inside if numbers else inside & False
 
     def _in_words(self, addresses, outside, numbers) -> str:
         at = tuple(int(i) for i in np.argwhere(outside)[0])
@@ -344,8 +346,10 @@ class _Run(Observer):
         starts = np.array([start for start, _ in self.starts], np.uint64)
         if not len(starts):
             return addresses
-        k = np.maximum(np.searchsorted(starts, addresses, "right"), 1)
-        return ((k.astype(np.uint64) << np.uint64(40)) + addresses - starts[k - 1]).astype(np.uint64)
+        ends = np.array([addresses.min(), addresses.max()], np.uint64)
+        k = np.maximum(np.searchsorted(starts, ends, "right"), 1)
+        k = k[0] if k[0] == k[1] else np.maximum(np.searchsorted(starts, addresses, "right"), 1)
+        return (np.asarray(k, np.uint64) << np.uint64(40)) + addresses - starts[k - 1]
 
     def _touch(self, op, addresses, numbers, counts) -> None:
         kind, step = KINDS[op.kind], None
@@ -361,11 +365,11 @@ class _Run(Observer):
             cells = picture.cells_of(elements)
             for part in ("load", "store") if kind == "atomic" else (kind,):
                 self.now[part].setdefault(k, []).append(cells)
-            step = picture.replica.name, runs_of(cells)
+            step = picture.replica.name, cells
         if self.stepping is not None and len(self.stepping) < STEPS:
-            name, runs = step or ("", ())
+            name, cells = step or ("", ())
             what = f"{kind} {'x'.join(map(str, T.shape(op.operands[0].type))) or 'a scalar'} of {name or 'memory'}"
-            self.stepping.append(Step(_line(op), what, self._iteration(), kind, name, runs, *counts))
+            self.stepping.append(Step(_line(op), what, self._iteration(), kind, name, runs_of(cells), *counts))
 
     def _step(self, op) -> None:
         """A line that computes is one step, however many ops it has."""

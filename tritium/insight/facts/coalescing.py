@@ -7,6 +7,7 @@ each lane then touches sectors, counted from the addresses that the interpreter 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,6 +102,7 @@ class RequestMeter:
         self.lowered = lowered_accesses(launch.stages["ttgir"])
         self.totals: dict[int, np.ndarray] = {}
         self.matches: dict[int, Any] = {}
+        self.known: dict[bytes, np.ndarray] = {}  # what accesses with the same pattern of addresses came to
 
     def match(self, op) -> Any:
         """The op of the GPU stage that an access became: of those from its place, one with its shape."""
@@ -117,21 +119,30 @@ class RequestMeter:
         addresses, active = event.addresses.ravel(), event.active.ravel()
         if made is None or not active.any():
             return np.zeros(5)
-        part = T.shape(_pointer(made).type)
-        parts = None if made.kind in _TMA else _blocks(event.addresses, part)
-        if parts is None:
-            return _whole(addresses[active], event.op)
-        size = _itemsize(event.op)
-        if T.shape(event.op.operands[0].type) == ():
+        if T.shape(event.op.operands[0].type) == () and made.kind not in _TMA:
             alone = made.kind is not ops.load  # one thread stores a scalar; all threads load it
             missed = self._missed(event.site, addresses[:1]) if made.kind is ops.load else 1
             return np.array([1, 1, 1, 0, 1]) * (1 if alone else self.warps) + np.array([0, 0, 0, missed, 0])
+        pattern = (addresses - addresses[0] // np.uint64(LINE) * np.uint64(LINE)).tobytes() + active.tobytes()
+        key = hashlib.blake2b(b"%d %b" % (event.site, pattern), digest_size=16).digest()
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._measured(event, made)
+        if made.kind is ops.load:
+            return np.array([*found[:3], self._missed(event.site, addresses[active]), found[4]])
+        return found
+
+    def _measured(self, event: Event, made: Any) -> np.ndarray:
+        """As `measure`, without L1: the same wherever the addresses begin in lines of L1."""
+        part = T.shape(_pointer(made).type)
+        parts = None if made.kind in _TMA else _blocks(event.addresses, part)
+        if parts is None:
+            return _whole(event.addresses[event.active], event.op)
         vector, found = made.attrs.get("vector") or 1, np.zeros(4)
         places = _places(layout_of(_pointer(made)), vector, made.kind in _WRITES)
         for at, on in zip(parts, _blocks(event.active, part)):
-            found += _requests(at[places], on[places], size, vector)
-        missed = self._missed(event.site, addresses[active]) if made.kind is ops.load else found[1]
-        return np.array([*found[:3], missed, found[3]])
+            found += _requests(at[places], on[places], _itemsize(event.op), vector)
+        return np.array([*found[:3], found[1], found[3]])
 
     def _missed(self, site: int, addresses: np.ndarray) -> int:
         self.common.note(site, addresses)
@@ -341,15 +352,12 @@ def with_hints(launch: Launch, found: tuple[Requests, ...], meter: RequestMeter)
     """The same with `hints`: the kernel is compiled again with each promise of divisibility by 16 taken away, and with
     each that is missing added. What makes a difference to an access's width is a hint of it."""
     hints: dict[int, list[Hint]] = {}
-    for path in _divisible_arguments(launch):
-        promised = path in launch.source.attrs
-        other = dict(launch.source.attrs)
-        if promised:
-            other.pop(path)
-        else:
-            other[path] = [["tt.divisibility", 16]]
+    for promised, paths in _divisible_arguments(launch):
+        other = {path: what for path, what in launch.source.attrs.items() if path not in paths}
+        if not promised:
+            other |= {path: [["tt.divisibility", 16]] for path in paths}
         module = gpu_module(_with_attrs(launch.source, other), launch.target, launch.options)
-        changed = lowered_accesses(module)
+        changed, names = lowered_accesses(module), [launch.fn.arg_names[path[0]] for path in paths]
         for r in found:
             made = meter.matches.get(r.site)
             if made is None or r.how == "TMA":
@@ -359,16 +367,21 @@ def with_hints(launch: Launch, found: tuple[Requests, ...], meter: RequestMeter)
                 continue
             width = max(op.attrs.get("vector") or 1 for op in like)
             if (width < r.vector) if promised else (width > r.vector):
-                name = launch.fn.arg_names[path[0]]
                 without, with_it = (width, r.vector) if promised else (r.vector, width)
-                hints.setdefault(r.site, []).append(Hint(name, promised, without, with_it))
+                of = names if len(names) == 1 else [name for name in names if name in r.tensors]
+                hints.setdefault(r.site, []).extend(Hint(name, promised, without, with_it) for name in of)
     return tuple(replace(r, hints=tuple(hints.get(r.site, ()))) for r in found)
 
 
-def _divisible_arguments(launch: Launch) -> list[tuple[int, ...]]:
-    """Index paths of pointers and integers that are no constants."""
-    types = enumerate(launch.source.signature.values())
-    return [(k,) for k, t in types if isinstance(t, str) and (t.startswith("*") or t in ("i32", "i64", "u64"))]
+def _divisible_arguments(launch: Launch) -> list[tuple[bool, list[tuple[int, ...]]]]:
+    """Whether they are promised, and the index paths of pointers and integers that are no constants. Promises about
+    pointers come together: they change the accesses through each pointer alone."""
+    types = list(enumerate(launch.source.signature.values()))
+    pointers = [(k,) for k, t in types if isinstance(t, str) and t.startswith("*")]
+    numbers = [[(k,)] for k, t in types if t in ("i32", "i64", "u64")]
+    attrs = launch.source.attrs
+    together = [[path for path in pointers if (path in attrs) is promised] for promised in (True, False)]
+    return [(paths[0] in attrs, paths) for paths in (*together, *numbers) if paths]
 
 
 def _with_attrs(source: ASTSource, attrs: dict) -> ASTSource:

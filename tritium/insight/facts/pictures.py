@@ -20,7 +20,7 @@ class Picture:
     """The cells of a tensor's picture, and counters of its elements."""
 
     def __init__(self, replica: Replica):
-        self.replica, self.extent = replica, replica.extent
+        self.replica, self.extent, self.start = replica, replica.extent, replica.data_ptr()
         self.pitch = pitch_of(replica)
         rows = -(-self.extent // self.pitch) if self.extent else 1
         self.cell = -(-rows // CELLS[0]), -(-self.pitch // CELLS[1])
@@ -33,10 +33,15 @@ class Picture:
 
     def elements(self, addresses: np.ndarray) -> np.ndarray:
         """The positions in memory of elements at these addresses."""
-        return (addresses.astype(np.int64) - self.replica.data_ptr()) // self.replica.itemsize
+        return (addresses.astype(np.int64) - self.start) // self.replica.itemsize
 
     def cells_of(self, elements: np.ndarray) -> np.ndarray:
         """The cells of elements, each once."""
+        first, last = (int(elements[0]), int(elements[-1])) if len(elements) else (0, -1)
+        in_a_row = last - first == len(elements) - 1 and first // self.pitch == last // self.pitch
+        if in_a_row and (np.diff(elements) == 1).all():
+            row = first // self.pitch // self.cell[0] * self.cells[1]
+            return np.arange(row + first % self.pitch // self.cell[1], row + last % self.pitch // self.cell[1] + 1)
         row, column = elements // self.pitch // self.cell[0], elements % self.pitch // self.cell[1]
         touched = np.zeros(self.cells[0] * self.cells[1], bool)
         touched[row * self.cells[1] + column] = True
