@@ -1,4 +1,4 @@
-"""Three slow kernels and what they become: docs/tutorial-slow-kernel.md takes them apart.
+"""Four slow kernels and what they become: docs/tutorial-slow-kernel.md takes them apart.
 
     python examples/slow_kernels.py        # check them on the CPU
 """
@@ -72,6 +72,25 @@ def softmax_at_once(out_ptr, x_ptr, columns, BLOCK: tl.constexpr):
     tl.store(out_ptr + row * columns + i, e / tl.sum(e, 0), mask=i < columns)
 
 
+@triton.jit
+def gradients(dk_ptr, dv_ptr, q_ptr, k_ptr, length, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Two sums over products with the same rows: each program holds both, and what it multiplies."""
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    columns = tl.arange(0, WIDTH)
+    k = tl.load(k_ptr + rows[:, None] * WIDTH + columns[None, :])
+    dk = tl.zeros((BLOCK, WIDTH), tl.float32)
+    dv = tl.zeros((BLOCK, WIDTH), tl.float32)
+    for start in range(0, length, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        q = tl.load(q_ptr + at[:, None] * WIDTH + columns[None, :])
+        scores = tl.dot(k, tl.trans(q))
+        weights = tl.exp(scores - tl.max(scores, 1)[:, None])
+        dv = tl.dot(weights.to(q.dtype), q, dv)
+        dk = tl.dot((weights * scores).to(q.dtype), q, dk)
+    tl.store(dk_ptr + rows[:, None] * WIDTH + columns[None, :], dk)
+    tl.store(dv_ptr + rows[:, None] * WIDTH + columns[None, :], dv)
+
+
 def main():
     """Check each kernel against NumPy."""
     rng = np.random.default_rng(0)
@@ -90,6 +109,14 @@ def main():
         out = np.zeros_like(x)
         kernel[(100,)](out, x, 70, BLOCK=block)
         np.testing.assert_allclose(out, want / want.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
+    q, k = (rng.standard_normal((64, 32)).astype(np.float16) for _ in range(2))
+    dk, dv = np.zeros((64, 32), np.float32), np.zeros((64, 32), np.float32)
+    gradients[(2,)](dk, dv, q, k, 64, WIDTH=32, BLOCK=32)
+    scores = (k.astype(np.float32) @ q.astype(np.float32).T).reshape(64, 2, 32)
+    weights = np.exp(scores - scores.max(2, keepdims=True))
+    rows = q.astype(np.float32)
+    np.testing.assert_allclose(dv, weights.reshape(64, 64) @ rows, rtol=1e-2, atol=2e-2)
+    np.testing.assert_allclose(dk, (weights * scores).reshape(64, 64) @ rows, rtol=1e-2, atol=1e-1)
     print("all kernels give what NumPy gives")
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tests.insight import helpers
 from tritium.insight.facts.launch import prepared
 from tritium.tools.compile import known_target
 
@@ -202,3 +203,10 @@ def shifted_products(out_ptr, q_ptr, k_ptr, row_ptr, L, D: tl.constexpr, B: tl.c
         s = tl.dot(k, q) - tl.load(row_ptr + m)[None, :]
         total = tl.dot(s.to(q.dtype), tl.trans(q), total)
     tl.store(out_ptr + n[:, None] * D + d[None, :], total)
+
+
+@triton.jit
+def by_helpers(x_ptr, out_ptr, N: tl.constexpr):
+    """What it does is in another file."""
+    total = helpers.square_of(x_ptr, N)
+    helpers.put(out_ptr, total, N)

@@ -84,3 +84,19 @@ def adds_a_row(x_ptr, out_ptr, row_ptr, columns, BLOCK: tl.constexpr):
         i = tl.program_id(0) * columns + start + tl.arange(0, BLOCK)
         row = tl.load(row_ptr + tl.arange(0, BLOCK), volatile=True)
         tl.store(out_ptr + i, tl.load(x_ptr + i) + row)
+
+
+@triton.jit
+def two_sums(a_ptr, b_ptr, out_ptr, length, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Holds two sums of products, and what it adds to them."""
+    at = tl.arange(0, BLOCK)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    a = tl.load(a_ptr + tl.program_id(0) * BLOCK * WIDTH + at)
+    first = tl.zeros((BLOCK, WIDTH), tl.float32)
+    second = tl.zeros((BLOCK, WIDTH), tl.float32)
+    for start in range(0, length, BLOCK):
+        b = tl.load(b_ptr + start * WIDTH + at)
+        scores = tl.dot(a, tl.trans(b))
+        weights = tl.exp(scores - tl.max(scores, 1)[:, None])
+        first = tl.dot(weights.to(b.dtype), b, first)
+        second = tl.dot((weights * scores).to(b.dtype), b, second)
+    tl.store(out_ptr + tl.program_id(0) * BLOCK * WIDTH + at, first * second)

@@ -64,7 +64,7 @@ CASES = {
         K.every_other, every_other(32), "tl.load", "coalescing", "loads 32 sectors in a request where 4",
         "let neighbouring offsets be neighbours in memory", (K.every_other, every_other(1))),
     "too many registers": (
-        K.whole_row, whole_row(16384, 4), "def whole_row", "spills", "registers", "smaller tiles or more warps",
+        K.whole_row, whole_row(16384, 4), "tl.sum", "spills", "registers", "smaller tiles or more warps",
         (K.whole_row, whole_row(16384, 16))),
     "too much shared memory": (
         K.transposed, transposed(128), "def transposed", "occupancy", "limited by registers and shared memory",
@@ -109,6 +109,26 @@ def test_too_many_registers_are_found_without_an_assembler(monkeypatch):
     found = explained(K.whole_row, whole_row(16384, 4))
     finding = next(f for f in found.findings[:2] if f.rule == "spills")
     assert found.resources.registers == 255 and "the compiler's estimate" in finding.title
+
+
+@pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is not installed")
+def test_the_remedy_of_spills_is_compiled():
+    """Warps and tile sizes are tried, and what is told of one is what a launch with it has."""
+    def launch(**meta):
+        x = zeros(1024, 128, dtype=np.float16)
+        return (8,), x, x.copy(), zeros(1024, 128), 1024, dict(WIDTH=128, BLOCK=128) | meta
+
+    found = explained(K.two_sums, launch())
+    finding = next(f for f in found.findings if f.rule == "spills")
+    for name in ("first", "second", "weights", "scores"):
+        assert f"{name} (line" in finding.title
+    by_change = {trial.change: trial for trial in found.trials}
+    assert list(by_change)[:2] == ["num_warps=8", "num_warps=16"] and by_change["BLOCK=64"].spills == 0
+    assert "BLOCK=64 spills nothing" in finding.remedy
+    for change, meta in (("BLOCK=64", dict(BLOCK=64)), ("num_warps=8", dict(num_warps=8))):
+        had = explained(K.two_sums, launch(**meta)).resources
+        assert (had.registers, had.spills) == (by_change[change].registers, by_change[change].spills)
+    assert not explained(K.two_sums, launch(BLOCK=64)).trials  # nothing to mend
 
 
 def test_one_atomic_a_program_may_still_be_too_many():

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from tests.insight import kernels as K
+from tests.insight import slow_kernels
 from tritium.backends.nvptx.assemble.ptxas import ptxas
 from tritium.insight.facts.accesses import observe
 from tritium.insight.facts.coalescing import RequestMeter, requests
 from tritium.insight.facts.demand import demand
 from tritium.insight.facts.devices import DEVICES, devices_for
-from tritium.insight.facts.liveness import liveness, most_registers
+from tritium.insight.facts.liveness import liveness, most_registers, pressure
 from tritium.insight.facts.resources import resources
 from tritium.insight.facts.roofline import FlopMeter, minimum_bytes, roofline, traffic_of
 from tritium.insight.facts.shared_memory import shared_accesses
@@ -77,6 +78,36 @@ def test_live_registers_rise_in_the_loop():
     live = liveness(product().stages["ttgir"])
     inside = [x.registers for x in live if x.depth == 1]
     assert min(inside) >= 32 and max(x.shared for x in live) == 24576
+
+
+def test_the_tiles_that_a_thread_holds():
+    """Each by its variable and line; conversions and what loops carry go by the names in the source."""
+    a, out = K.floats(256, 128, dtype=np.float16), K.floats(256, 128)
+    args = (a, a, out, 256)
+    launch = K.launched(slow_kernels.two_sums, (2,), *args, WIDTH=128, BLOCK=128, target="cuda:90a")
+    found = pressure(launch.stages["ttgir"])
+    lines = {number: text.split(" = ")[0].strip() for number, text in launch.text}
+    names = {h.name: h for h in found.held if h.shape == (128, 128) and h.dtype == "f32"}
+    assert {"first", "second", "weights", "scores"} <= set(names) and lines[found.line] in ("first", "second")
+    assert all(lines[h.line] == h.name and h.registers == 128 for h in names.values())  # of 128 threads
+    assert found.registers >= 4 * 128
+
+
+def test_tiles_that_are_computed_piece_by_piece_take_few_registers():
+    """No op of these needs the whole tile at once: 4096 elements of a thread are no reason to spill."""
+    n = 1 << 19
+    launch = K.launched(K.shifted, (1,), K.floats(n), K.floats(n), n, BLOCK=n, num_warps=4)
+    module = launch.stages["ttgir"]
+    assert max(x.registers for x in liveness(module)) > 4000 and most_registers(module) < 255
+
+
+def test_facts_of_a_helper_stand_at_the_line_that_calls_it():
+    launch = K.launched(K.by_helpers, (1,), K.floats(64, 64, dtype=np.float16), K.floats(64, 64), N=64)
+    lines, first = dict(launch.text), launch.text[0][0]
+    assert {lines[s.line].strip() for s in observe(launch).sites} == {
+        "total = helpers.square_of(x_ptr, N)", "helpers.put(out_ptr, total, N)"}
+    passages = [s.line for s in shared_accesses(launch)] + [b.line for b in resources(launch).buffers]
+    assert passages and all("helpers" in lines[line] for line in passages) and first not in passages
 
 
 def test_cpu_has_scratch_only():

@@ -24,6 +24,7 @@ from tritium.insight.facts.shared_memory import SharedAccess, shared_accesses
 from tritium.insight.facts.stages import Comparison, Stage, compare, stages
 from tritium.insight.facts.timeline import Timeline, timeline
 from tritium.insight.facts.timing import Prediction, predict
+from tritium.insight.facts.trials import Trial, trials
 
 __all__ = ["Explanation", "explain"]
 
@@ -40,6 +41,7 @@ class Explanation:
     roofline: Roofline
     timeline: Timeline
     stages: tuple[Stage, ...]
+    trials: tuple[Trial, ...] = ()
     comparison: Comparison | None = None
 
     @property
@@ -198,7 +200,7 @@ def explained(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target:
     elif found.backend == "cpu":
         times = _on_this_cpu(launch, traffic, flops.flops)
     roof = roofline(traffic, flops.flops, times, measured_seconds(launch) if measure else None)
-    return Explanation(launch, accesses, made, shared, used, roof, lines, stages(launch))
+    return Explanation(launch, accesses, made, shared, used, roof, lines, stages(launch), trials(launch, used))
 
 
 def _on_this_cpu(launch: Launch, traffic: Traffic, flops: dict[str, float]) -> list[Prediction]:

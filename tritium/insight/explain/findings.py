@@ -203,13 +203,36 @@ def spills(e: Explanation) -> Iterator[Finding]:
     r = e.resources
     words = r.spills or r.registers_lacking
     if words:
-        title = f"{words} words of each thread are spilled to memory: {r.registers} registers are not enough"
+        has = r.consumer_registers or r.registers
+        title = f"{words} words of each thread are spilled to memory: {has} registers are not enough"
         if not r.spills:
             title = (f"a thread needs about {r.registers + words} registers and has {r.registers}: the rest is spilled "
                      "to memory (the compiler's estimate)")
-        yield Finding("warning", "spills", e.first_line, title,
-                      "use smaller tiles or more warps, so that each thread holds fewer elements",
+        yield Finding("warning", "spills", _peak(e), title + _holding(e), _without_spills(e),
                       gain=min(0.5, words / 400))
+
+
+def _peak(e: Explanation) -> int:
+    """The line where a thread holds most."""
+    return e.resources.pressure.line if e.resources.pressure and e.resources.held else e.first_line
+
+
+def _holding(e: Explanation) -> str:
+    """What takes the registers, in words."""
+    r = e.resources
+    if not r.held or not r.pressure:
+        return ""
+    most = ", ".join(f"{h.name} (line {h.line}) {h.registers}" for h in r.held[:4])
+    return f". Here it holds about {r.pressure.registers}: {most}{', ...' if len(r.held) > 4 else ''}"
+
+
+def _without_spills(e: Explanation) -> str:
+    """The remedy of spills: what was tried and ends them, else what comes nearest."""
+    usual = "use smaller tiles or more warps, so that each thread holds fewer elements"
+    helped = [t for t in e.trials if t.spills == 0]
+    told = [f"{t.change} spills {f'{t.spills} words' if t.spills else 'nothing'} ({t.registers} registers)"
+            for t in helped or sorted(e.trials, key=lambda t: t.spills)]
+    return f"{usual}. Compiled for {e.target.arch}: {'; '.join(told)}" if told else usual
 
 
 def low_occupancy(e: Explanation) -> Iterator[Finding]:

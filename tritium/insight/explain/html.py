@@ -239,12 +239,21 @@ def resource_part(e: Explanation) -> str:
                       f"</td><td class=n>{b.bytes}</td></tr>" for b in r.buffers)
     if buffers:
         buffers = f"<h3>Shared memory by buffer (bytes)</h3><table>{buffers}</table>"
+    held = "".join(f"<tr><td>{_line(h.line)}</td><td><code>{escape(h.name)}</code></td><td>"
+                   f"{'x'.join(map(str, h.shape))} {h.dtype}</td><td class=n>{h.registers}</td></tr>" for h in r.held)
+    if held and r.pressure:
+        held = (f"<h3>Registers of a thread at {_line(r.pressure.line)}, where it holds most: about "
+                f"{r.pressure.registers}</h3><table>{held}</table>")
+    tried = "".join(f"<tr><td>{escape(t.change)}</td><td class=n>{t.registers} registers</td><td class=n>{t.spills} "
+                    "words spilled</td></tr>" for t in e.trials)
+    if tried:
+        held += f"<h3>Compiled with other warps and tiles</h3><table>{tried}</table>"
     warps = r.warps + r.producer_warps
     curves = "".join(charts.occupancy(points, here, unit) for points, here, unit in (
         (r.by_registers, r.registers, "registers"), (r.by_warps, warps, "warps"),
         (r.by_shared, r.shared, "bytes of shared memory")))
     curves = f'<h3>Occupancy if one resource changes</h3><div class="charts">{curves}</div>'
-    return f"<table>{table}</table>{buffers}{curves}"
+    return f"<table>{table}</table>{held}{buffers}{curves}"
 
 
 def roofline_part(e: Explanation) -> str:

@@ -73,9 +73,23 @@ def _resources(e: Explanation) -> list[str]:
     if not e.launch.is_gpu:
         return [f"scratch memory   {bytes_text(r.scratch)} for each worker"]
     said = " (the compiler's estimate)" if r.registers_estimated else f", {r.spills} words spilled"
-    out = [f"registers        {r.registers} a thread{said}", f"shared memory    {r.shared} bytes"]
-    out += [f"                 {b.bytes:>7} {b.what}{', written over later' if b.reused else ''}" for b in r.buffers]
+    given = f" at launch, {r.consumer_registers} in warps that compute" if r.consumer_registers else ""
+    out = [f"registers        {r.registers} a thread{given}{said}"]
+    if r.held and r.pressure and (r.spills or r.registers_lacking or r.limiter == "registers"):
+        out[-1] += f"; most are held at line {r.pressure.line}, about {r.pressure.registers} by the layouts of tiles:"
+        out += [f"                 {h.registers:>7} {h.name}{_at(h.line)}, {'x'.join(map(str, h.shape))} {h.dtype}"
+                for h in r.held]
+    out.append(f"shared memory    {r.shared} bytes")
+    scratch = [b for b in r.buffers if b.reused]
+    out += [f"                 {b.bytes:>7} {b.what}{_at(b.line)}" for b in r.buffers if not b.reused]
+    if scratch:
+        out.append(f"                 {max(b.bytes for b in scratch):>7} scratch at most, which {len(scratch)} "
+                   f"line{'s use' if len(scratch) > 1 else ' uses'} one after another")
     return [*out, f"occupancy        {r.occupancy}" if r.occupancy else "occupancy        not known"]
+
+
+def _at(line: int) -> str:
+    return f" (line {line})" if line else ""
 
 
 def _roofline(e: Explanation) -> list[str]:

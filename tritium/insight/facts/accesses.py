@@ -20,10 +20,10 @@ import numpy as np
 
 from tritium import ops
 from tritium.analysis.accesses import accesses as accesses_of
-from tritium.errors import innermost
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.needed import without_values
 from tritium.insight.facts.pictures import Picture, Runs, runs_of
+from tritium.insight.facts.places import code_at, in_kernel, line_of
 from tritium.insight.facts.quiet_machine import QuietMachine
 from tritium.insight.facts.repetitions import Repetitions
 from tritium.insight.facts.replicas import replicas
@@ -367,9 +367,9 @@ class _Run(Observer):
                 self.now[part].setdefault(k, []).append(cells)
             step = picture.replica.name, cells
         if self.stepping is not None and len(self.stepping) < STEPS:
-            name, cells = step or ("", ())
+            name, cells = step or ("", np.empty(0, np.int64))
             what = f"{kind} {'x'.join(map(str, T.shape(op.operands[0].type))) or 'a scalar'} of {name or 'memory'}"
-            self.stepping.append(Step(_line(op), what, self._iteration(), kind, name, runs_of(cells), *counts))
+            self.stepping.append(Step(line_of(op), what, self._iteration(), kind, name, runs_of(cells), *counts))
 
     def _step(self, op) -> None:
         """A line that computes is one step, however many ops it has."""
@@ -378,7 +378,7 @@ class _Run(Observer):
         kind = "dot" if op.kind is ops.dot else "reduce" if op.kind.combines else "compute"
         if kind == "compute" and (not op.types or type(op.types[0]) is not T.Tile or T.is_ptr(op.types[0])):
             return
-        last, at = self.stepping[-1] if self.stepping else None, (_line(op), self._iteration())
+        last, at = self.stepping[-1] if self.stepping else None, (line_of(op), self._iteration())
         if kind == "compute" and last is not None and (last.line, last.iteration) == at:
             return
         shape = "x".join(map(str, T.shape(op.types[0]))) if op.types else ""
@@ -393,12 +393,12 @@ class _Run(Observer):
         """The key of an op's site: its place, kind and tile."""
         key = op.loc, op.kind.name, op.operands[0].type
         if key not in self.sites:
-            loc = innermost(op.loc) if op.loc else None
+            loc = in_kernel(op.loc) if op.loc else None
             names = tuple(self.launch.slots[k][0] for k in numbers)
             pointee = T.element(op.operands[0].type).pointee
             self.sites[key] = {
                 "number": len(self.sites), "kind": KINDS[op.kind], "line": loc.line if loc else 0,
-                "column": loc.col if loc else 0, "code": _code(loc), "tensors": names,
+                "column": loc.col if loc else 0, "code": code_at(loc), "tensors": names,
                 "shape": T.shape(op.operands[0].type), "itemsize": 8 if type(pointee) is T.Ptr else pointee.bytes,
                 "executions": 0.0, "lanes": 0.0, "masked": 0.0, "out_of_bounds": 0.0, "bad_example": ""}  # fmt: skip
         return key
@@ -443,21 +443,3 @@ def _mask(op, inputs):
     if op.kind is ops.atomic_cas:
         return None
     return inputs[2] if len(inputs) > 2 else None
-
-
-def _line(op) -> int:
-    return innermost(op.loc).line if op.loc else 0
-
-
-def _code(loc) -> str:
-    """The text of a place, on one line."""
-    import linecache
-
-    if loc is None:
-        return ""
-    lines = [linecache.getline(loc.file, n) for n in range(loc.line, loc.end_line + 1)]
-    if not any(lines):
-        return ""
-    lines[-1] = lines[-1].encode()[: loc.end_col].decode(errors="replace")
-    lines[0] = lines[0].encode()[loc.col :].decode(errors="replace")
-    return " ".join(" ".join(lines).split())

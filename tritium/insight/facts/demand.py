@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from tritium.backends.gpu import ops as gpu_ops
-from tritium.errors import innermost
 from tritium.insight.facts.accesses import Accesses
 from tritium.insight.facts.coalescing import Requests
 from tritium.insight.facts.instructions import instructions
 from tritium.insight.facts.launch import Launch
+from tritium.insight.facts.places import in_kernel
 from tritium.insight.facts.resources import Resources
 from tritium.insight.facts.roofline import FlopMeter, Traffic
 from tritium.insight.facts.shared_memory import SharedAccess
@@ -73,7 +73,7 @@ def times_by_line(executed: dict[Any, float]) -> dict[int, float]:
     out: dict[int, float] = {}
     for loc, times in executed.items():
         if loc is not None:
-            line = innermost(loc).line
+            line = in_kernel(loc).line
             out[line] = max(times, out.get(line, 0.0))
     return out
 

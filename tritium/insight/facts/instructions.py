@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.errors import innermost
+from tritium.insight.facts.places import in_kernel
 
 _LABEL = re.compile(r"\s*([\w$]+):")
 _BRANCH = re.compile(r"\bbra(?:\.uni)?\s+([\w$]+)")
@@ -64,7 +64,7 @@ def instructions(ptx: str, lines: list[int], executed: dict[Any, float], program
     often: dict[int, float] = {}
     for loc, times in executed.items():
         if loc is not None:
-            line = innermost(loc).line
+            line = in_kernel(loc).line
             often[line] = max(times, often.get(line, 0.0))
     texts = [text.partition("//")[0] for text in ptx.split("\n")]
     times = _times(texts, lines, often, programs)

@@ -84,8 +84,8 @@ def prepared(kernel: Any, grid: Any, args: tuple, meta: dict[str, Any], target: 
         grid = asked(grid, fn.__name__, dict(zip(fn.arg_names, values)))
     values = tuple(x if param.is_constexpr else hold(x) for param, x in zip(fn.params, values))
     source = _specialised(fn, values)
-    stages, metadata, compiled = _compiled(source, target, options)
-    return Launch(fn, target, grid_sizes(grid), values, source, options, stages, metadata, compiled,
+    stages, metadata, kernel = compiled(source, target, options)
+    return Launch(fn, target, grid_sizes(grid), values, source, options, stages, metadata, kernel,
                   _slots(source, values), note, owned)
 
 
@@ -124,7 +124,8 @@ def _specialised(fn: Any, values: tuple) -> ASTSource:
     return ASTSource(fn, signature, constants, attrs)
 
 
-def _compiled(source: ASTSource, target: GPUTarget, options: dict[str, Any]) -> tuple[dict, dict, Any]:
+def compiled(source: ASTSource, target: GPUTarget, options: dict[str, Any]) -> tuple[dict, dict, Any]:
+    """The stages, the metadata and the kernel that a source becomes."""
     making = Making(source, target, options, None)
     try:
         kernel = making.anew()

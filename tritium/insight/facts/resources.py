@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu import ops as gpu_ops
-from tritium.backends.occupancy import Occupancy, machine, occupancy_of
-from tritium.errors import innermost
+from tritium.backends.occupancy import Machine, Occupancy, machine, occupancy_of
 from tritium.insight.facts.launch import Launch
-from tritium.insight.facts.liveness import most_registers
-from tritium.ir.core import walk
+from tritium.insight.facts.liveness import Held, Pressure, most_registers, pressure
+from tritium.insight.facts.places import line_of
+from tritium.ir.core import Module, walk
 
 _L1_LEAST = 28 << 10  # bytes of L1 that no shared memory takes: 256 KiB of both less 228, 192 less 164, 128 less 100
 
@@ -51,6 +53,13 @@ class Resources:
     by_warps: tuple[Point, ...]
     by_shared: tuple[Point, ...]
     scratch: int = 0
+    pressure: Pressure | None = None  # where a thread holds the most registers
+    consumer_registers: int = 0  # of a thread that computes, where producer warps gave it some of theirs
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """The tiles that a thread holds there, the largest first."""
+        return self.pressure.held if self.pressure else ()
 
     @property
     def limiter(self) -> str:
@@ -80,24 +89,47 @@ def resources(launch: Launch) -> Resources:
     producers = meta.get("producer_warps", 0)
     warps = launch.num_warps + producers
     target = launch.target
-    try:
-        has = machine(target)
-    except ValueError:  # an architecture whose limits nobody has written down
-        registers = most_registers(module) if estimated else meta["n_regs"]
+    registers, lacking = registers_of(target, module, meta)
+    has = _machine(target)
+    if has is None:
         return Resources(str(target), launch.num_warps, producers, registers, estimated, 0, meta.get("n_spills"),
-                         shared, buffers(module), None, (), (), ())
-    wanted = registers = most_registers(module) if estimated else meta["n_regs"]
-    if estimated:
-        registers = min(wanted, has.most_registers, has.registers // (warps * has.warp_size))
+                         shared, buffers(module), None, (), (), (), pressure=pressure(module))
     occupancy = occupancy_of(registers, shared, warps, target)
     at = lambda amount, found: Point(amount, found.programs, found.share)
     return Resources(
-        str(target), launch.num_warps, producers, registers, estimated, wanted - registers, meta.get("n_spills"),
+        str(target), launch.num_warps, producers, registers, estimated, lacking, meta.get("n_spills"),
         shared, buffers(module), occupancy,
         tuple(at(n, occupancy_of(n, shared, warps, target)) for n in range(16, has.most_registers + 1, 8)),
         tuple(at(n, occupancy_of(registers, shared, n, target)) for n in (1, 2, 4, 8, 16, 32)),
         tuple(at(n, occupancy_of(registers, n, warps, target))
-              for n in range(0, has.most_shared + 1, 8192)))  # fmt: skip
+              for n in range(0, has.most_shared + 1, 8192)),
+        pressure=pressure(module), consumer_registers=min(_given(module), has.most_registers))  # fmt: skip
+
+
+def _given(module: Module) -> int:
+    """The registers of a thread that computes, after producer warps gave up theirs; 0 without producer warps."""
+    roles = (op.attrs["registers"] for op in walk(module.body) if op.kind is gpu_ops.warp_specialize)
+    return max((registers[-1] for registers in roles if registers), default=0)
+
+
+def registers_of(target: GPUTarget, module: Module, metadata: dict[str, Any]) -> tuple[int, int]:
+    """The registers of a thread, and those that it lacks: 0 where an assembler has said, an estimate elsewhere."""
+    if "n_regs" in metadata:
+        return metadata["n_regs"], 0
+    wanted, has = most_registers(module), _machine(target)
+    if has is None:
+        return wanted, 0
+    warps = metadata["num_warps"] + metadata.get("producer_warps", 0)
+    registers = min(wanted, has.most_registers, has.registers // (warps * has.warp_size))
+    return registers, wanted - registers
+
+
+def _machine(target: GPUTarget) -> Machine | None:
+    """The limits of a GPU; None for an architecture whose limits nobody has written down."""
+    try:
+        return machine(target)
+    except ValueError:
+        return None
 
 
 def l1_bytes(launch: Launch, used: Resources) -> int:
@@ -115,7 +147,7 @@ def buffers(module) -> tuple[Buffer, ...]:
     """The shared memory of a GPU module op by op: multibuffers, operands, mbarriers, scratch of other ops."""
     out, scratch = [], {}
     for op in walk(module.body):
-        line, sizes = innermost(op.loc).line if op.loc else 0, [size for _, size in op.attrs.get("shared", ())]
+        line, sizes = line_of(op), [size for _, size in op.attrs.get("shared", ())]
         if op.kind is gpu_ops.multibuffer:
             out.append(Buffer(line, f"multibuffer: {op.attrs['slots']} slots of {op.attrs['tile']}", sum(sizes), False))
         elif op.kind is gpu_ops.share:

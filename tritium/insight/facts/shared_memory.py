@@ -88,12 +88,17 @@ def shared_accesses(launch: Launch, executed: dict[Any, float] | None = None) ->
     for (place, side), made in _passes_by_place(launch, module, known).items():
         times = often.get(place, 0.0) if executed is not None else 1.0
         what = ", ".join(dict.fromkeys(known[place].names)) if place in known else ""
-        what, line = what or "other", place[0][1] if place else 0
+        what, line = what or "other", _line(place)
         if side == "far":  # all blocks read the memory of each; the passes there are those of the block itself
             out.append(SharedAccess(line, what, "read", *made, times))
         else:
             out.append(SharedAccess(line, what, side, *made, times * blocks))
     return tuple(out)
+
+
+def _line(place: Place) -> int:
+    """The line of the kernel's file: that of the innermost call which stands there."""
+    return next((at[1] for at in place if at[0] == place[-1][0]), 0)
 
 
 class _Ops(NamedTuple):

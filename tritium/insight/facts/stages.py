@@ -10,8 +10,8 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from tritium.errors import innermost
 from tritium.insight.facts.launch import Launch
+from tritium.insight.facts.places import in_kernel
 from tritium.ir.core import Module
 
 LINES = 3000  # of a stage that are kept
@@ -92,7 +92,7 @@ def _module_lines(module: Module, file: str) -> list[int]:
     out: list[int] = []
 
     def line(op) -> int:
-        at = innermost(op.loc) if op.loc else None
+        at = in_kernel(op.loc) if op.loc else None
         return at.line if at is not None and at.file == file else 0
 
     def block(b) -> None:

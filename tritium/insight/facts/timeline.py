@@ -20,11 +20,11 @@ from tritium.backends.gpu.layout.values import layout_of
 from tritium.backends.gpu.passes import pipeline
 from tritium.backends.gpu.pipeline.specialize_warps import specialize_warps
 from tritium.backends.gpu.pipeline.warp_plan import refusal
-from tritium.errors import innermost
 from tritium.insight.emulator.targets import gpu_of
 from tritium.insight.facts.devices import Device, devices_for
 from tritium.insight.facts.launch import Launch
 from tritium.insight.facts.liveness import Live, liveness
+from tritium.insight.facts.places import line_of
 from tritium.insight.facts.roofline import work_of
 from tritium.ir import types as T
 from tritium.ir.core import Op, walk
@@ -135,13 +135,13 @@ def _obstacle(launch: Launch) -> Obstacle | None:
     refused = refusal(module, gpu)
     if refused is not None:
         cause = refused.cause if isinstance(refused.cause, Op) else None
-        where = f" (line {_line(cause)})" if cause is not None and cause.loc else ""
-        return Obstacle(_line(refused.op), refused.why + where, refused.remedy)
+        where = f" (line {line_of(cause)})" if cause is not None and cause.loc else ""
+        return Obstacle(line_of(refused.op), refused.why + where, refused.remedy)
     made = specialize_warps(module, gpu)
     if made is module:
         return None
     loop = next(op for op in walk(made.body) if op.kind in _DOTS)
-    return Obstacle(_line(loop), "its buffers leave too little shared memory to the rest of the kernel",
+    return Obstacle(line_of(loop), "its buffers leave too little shared memory to the rest of the kernel",
                     "use smaller tiles or fewer stages")
 
 
@@ -190,7 +190,7 @@ def _loop(op, block, k: int, costs: _Costs) -> Loop:
     copies = any(inner.kind is gpu_ops.async_load for inner in op.regions[-1].ops)
     distance = len(ahead) // max(1, len({w.line for w in ahead})) if ahead else 0
     how = "software pipeline" if copies and distance else "prefetch" if distance else "plain"
-    return Loop(_line(op), how, distance, costs.slots if copies else 1,
+    return Loop(line_of(op), how, distance, costs.slots if copies else 1,
                 before if distance else (), body, tuple(w for w in after if w.kind != "wait") if distance else ())
 
 
@@ -235,7 +235,7 @@ def _works(block_ops, costs: _Costs):
 
 
 def _work(op, costs: _Costs) -> Work | None:
-    line = _line(op)
+    line = line_of(op)
     if op.kind in (*_LOADS, *_STORES):
         tile = _tile(op)
         size = T.numel(tile) * _bytes(tile)
@@ -289,12 +289,8 @@ def _bytes(t) -> int:
     return 8 if type(element) is T.Ptr else element.bytes
 
 
-def _line(op) -> int:
-    return innermost(op.loc).line if op.loc else 0
-
-
 def _line_of(block_ops) -> int:
-    return next((_line(op) for op in block_ops if op.kind in _DOTS), 0)
+    return next((line_of(op) for op in block_ops if op.kind in _DOTS), 0)
 
 
 def schedule(loop: Loop, iterations: int = 6) -> tuple[Bar, ...]:
