@@ -210,3 +210,25 @@ def by_helpers(x_ptr, out_ptr, N: tl.constexpr):
     """What it does is in another file."""
     total = helpers.square_of(x_ptr, N)
     helpers.put(out_ptr, total, N)
+
+
+@triton.jit
+def under_a_lock(x_ptr, lock_ptr, out_ptr, N: tl.constexpr):
+    """Programs add to one row in turn."""
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + tl.program_id(0) * N + i)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(out_ptr + i, tl.load(out_ptr + i) + x)
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+@triton.jit
+def four_columns(x_ptr, y_ptr, out_ptr, stride, N: tl.constexpr):
+    """Loads two columns of each of two matrices."""
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    x = tl.load(x_ptr + i * stride)
+    x += tl.load(x_ptr + i * stride + 8)
+    y = tl.load(y_ptr + i * stride)
+    y += tl.load(y_ptr + i * stride + 8)
+    tl.store(out_ptr + i, x * y)

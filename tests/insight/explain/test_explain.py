@@ -12,6 +12,8 @@ import tritium
 import tritium as triton
 import tritium.language as tl
 from tests.insight import kernels as K
+from tests.insight import slow_kernels
+from tritium.backends.occupancy import occupancy_of
 from tritium.insight.explain import charts
 from tritium.insight.explain import text as reports
 from tritium.insight.facts.stages import Stage
@@ -50,6 +52,51 @@ def test_mistakes_come_first():
 def test_stored_by_two_programs():
     found = explained(K.overlapping, (4,), K.floats(64), K.floats(64), 64, BLOCK=32, target="cpu")
     assert "stored twice" in rules(found)
+
+
+def test_stored_in_turn():
+    """A lock may order the stores: no mistake then, and the sanitizer knows."""
+    lock = np.zeros(1, np.int32)
+    found = explained(K.under_a_lock, (4,), K.floats(4, 64), lock, K.floats(64), N=64)
+    finding = next(f for f in found.findings if f.rule == "stored twice")
+    lines = dict(found.launch.text)
+    assert finding.kind == "note" and "tl.store(out_ptr" in lines[finding.line] and "sanitize" in finding.remedy
+    assert "atomic_cas" in lines[int(finding.title.rsplit(" ", 1)[1])]
+
+
+def test_one_finding_for_one_reason():
+    x = np.zeros((4096, 64), np.float32)
+    found = explained(K.four_columns, (32,), x, x.copy(), K.floats(4096), 64, N=128)
+    (finding,) = [f for f in found.findings if f.rule == "coalescing"]
+    first = finding.line
+    assert "(x_ptr, y_ptr)" in finding.title and f"(so do lines {first + 1}, {first + 2}, {first + 3})" in finding.title
+
+
+def test_what_limits_the_launch_comes_first():
+    def lines(n, **meta):
+        x = np.zeros(n, np.float32)
+        return str(explained(add_kernel, (n // 1024,), x, x, x, n, BLOCK=1024, target="cuda:90a", **meta)).split("\n")
+
+    first = lines(1 << 24)
+    assert re.fullmatch(r"predicted: [\d.]+ us on H200, bound by DRAM", first[1])
+    assert re.match(r" +Each by itself takes: DRAM \d\d%, L2 \d\d%, ", first[2])
+    assert "64 of 64 warps fit on a processor" in first[3] and "programs were run" in first[4]
+    assert "starting the kernel takes longer than its work" in lines(1 << 12)[1]
+
+
+def test_gains_are_no_more_than_there_is_to_gain():
+    """Nothing makes the start of a kernel shorter, and a busy unit needs no more programs."""
+    small = explained(K.columns, (2,), np.zeros((512, 64), np.float32), K.floats(512), 64, BLOCK=256, target="cuda:90a")
+    assert small.bound == "launch" and max(f.gain for f in small.findings) <= small.prediction.share_of_peak < 0.2
+    x = np.zeros((2048, 8192), np.float32)
+    busy = explained(slow_kernels.whole_row, (2048,), x, x.copy(), BLOCK=8192, target="cuda:90a", programs=4)
+    finding = next(f for f in busy.findings if f.rule == "occupancy")
+    assert finding.gain == min(0.15, 1 - busy.prediction.share_of_peak) and busy.part(busy.bound) > 0.8
+    registers, programs, now = map(int, re.search(r"with (\d+) registers a thread, of now \d+, (\d+) programs fit "
+                                                  r"instead of (\d+)", finding.remedy).groups())
+    r = busy.resources
+    assert now == r.occupancy.programs < programs
+    assert programs == occupancy_of(registers, r.shared, r.warps, busy.target).programs
 
 
 def test_columns_and_their_gain():

@@ -11,6 +11,7 @@ from typing import Any
 
 from tritium.backends.compiler import GPUTarget
 from tritium.insight.explain.findings import Finding, findings
+from tritium.insight.explain.units import time_text
 from tritium.insight.facts.accesses import PROGRAMS, Accesses, observe
 from tritium.insight.facts.coalescing import RequestMeter, Requests, requests, with_hints
 from tritium.insight.facts.cpu_timing import predict_cpu
@@ -73,6 +74,23 @@ class Explanation:
     def bound(self) -> str:
         """What bounds the launch on that device."""
         return self.prediction.bound if self.prediction else ""
+
+    @property
+    def limits(self) -> str:
+        """What limits the launch, in sentences: the predicted time, what takes it, and what hides latency."""
+        p = self.prediction
+        if p is None:
+            return ""
+        parts = sorted(((name, self.part(name)) for name in p.parts), key=lambda part: -part[1])
+        told = ", ".join(f"{name} {share:.0%}" for name, share in parts[:3] if share >= 0.01)
+        why = {"launch": ": starting the kernel takes longer than its work", "latency": ": programs wait for memory"}
+        text = f"{time_text(p.seconds)} on {p.device}, bound by {p.bound}{why.get(p.bound, '')}"
+        text += f". Each by itself takes: {told}" if told else ""
+        r = self.resources
+        if r.occupancy and r.occupancy.programs:
+            text += (f". {r.occupancy.warps} of {r.occupancy.most_warps} warps fit on a processor, limited by "
+                     f"{r.occupancy.limiter}")
+        return text
 
     @property
     def memory_share(self) -> float:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tritium.insight.explain.explanation import Explanation
 
 _FED = 0.2  # what a producer warp saves where tensor cores are the bound
+_LINES = 6  # that are told of one finding
 _HINTED = 0.05  # what wider accesses save where memory is the bound: fewer instructions, more bytes in flight
 
 
@@ -32,7 +33,9 @@ class Finding:
 def findings(e: Explanation) -> tuple[Finding, ...]:
     """The findings about a launch, mistakes first, then by gain."""
     order = {"error": 0, "warning": 1, "note": 2}
-    found = [finding for rule in RULES for finding in rule(e)]
+    found = dict.fromkeys(finding for rule in RULES for finding in rule(e))  # a function may be called twice
+    if e.bound == "launch" and e.prediction:  # nothing shortens the start of a kernel
+        found = [replace(f, gain=min(f.gain, e.prediction.share_of_peak)) for f in found]
     return tuple(sorted(found, key=lambda f: (order[f.kind], -f.gain, f.line)))
 
 
@@ -48,13 +51,20 @@ def out_of_bounds(e: Explanation) -> Iterator[Finding]:
 
 
 def stored_by_two(e: Explanation) -> Iterator[Finding]:
-    """Elements that several programs store: the last one wins, whichever that is."""
+    """Elements that several programs store: the last one wins, whichever that is; or they take turns at a lock."""
+    locks = [s.line for s in e.accesses.sites if s.kind == "atomic" and not s.shape]
     for tensor in e.accesses.tensors:
         if tensor.stored_by_two:
             lines = [s.line for s in e.accesses.sites if s.kind == "store" and tensor.name in s.tensors]
+            what = f"{tensor.stored_by_two} elements of {tensor.name} are stored by more than one program"
+            if locks:
+                yield Finding("note", "stored twice", min(lines, default=0),
+                              f"{what}: their order is up to the atomics of line {min(locks)}",
+                              "if these are a lock, nothing; `python -m tritium sanitize` follows locks, and says "
+                              "whether two programs race")
+                continue
             yield Finding("error", "stored twice", min(lines, default=0),
-                          f"{tensor.stored_by_two} elements of {tensor.name} are stored by more than one program: "
-                          "which value stays depends on their order",
+                          f"{what}: which value stays depends on their order",
                           "give each program elements of its own, or combine with tl.atomic_add")
 
 
@@ -71,15 +81,15 @@ def never_stored(e: Explanation) -> Iterator[Finding]:
 # --- memory ---------------------------------------------------------------------------------------------------------
 def uncoalesced(e: Explanation) -> Iterator[Finding]:
     """Requests that touch more sectors than their bytes fill."""
-    total = sum(r.sectors for r in e.requests)
+    total, grouped = sum(r.sectors for r in e.requests), {}
     for r in e.requests:
-        if r.excess < 1.3 or not total:
-            continue
-        spare = (r.sectors - r.minimum) / total
-        why, remedy = _reason(e, r)
-        yield Finding("warning", "coalescing", r.line,
-                      f"{'loads' if r.kind == 'load' else 'stores'} {r.sectors_each:.0f} sectors in a request where "
-                      f"{max(1, round(r.minimum_each))} would do ({_names(r.tensors)}): {why}", remedy,
+        if r.excess >= 1.3 and total:
+            told = f"{r.sectors_each:.0f} sectors in a request where {max(1, round(r.minimum_each))} would do"
+            grouped.setdefault((f"{r.kind}s {told}", *_reason(e, r)), []).append(r)
+    for (what, why, remedy), found in grouped.items():
+        names = ", ".join(dict.fromkeys(_names(r.tensors) for r in found))
+        spare = sum(r.sectors - r.minimum for r in found) / total
+        yield Finding("warning", "coalescing", found[0].line, f"{what} ({names}): {why}{_others(found)}", remedy,
                       gain=spare * e.memory_share)
 
 
@@ -120,26 +130,30 @@ def narrow(e: Explanation) -> Iterator[Finding]:
 
 def bank_conflicts(e: Explanation) -> Iterator[Finding]:
     """Passages through shared memory that take several passes."""
-    total = sum(s.total for s in e.shared)
+    total, grouped = sum(s.total for s in e.shared), {}
     for s in e.shared:
         if s.conflicts >= 2:
-            other = "; or store in the order of the load, which needs no conversion" if "conversion" in s.op else ""
-            yield Finding("note", "bank conflicts", s.line,
-                          f"{s.op}: {s.side}s shared memory with {s.conflicts:.0f}-way bank conflicts "
-                          f"({s.bytes} bytes a time)",
-                          f"change the tile's sizes or num_warps{other}",
-                          gain=s.total_conflicts / total * e.part("shared memory") if total else 0.0)
+            grouped.setdefault((s.op, s.side, round(s.conflicts)), []).append(s)
+    for (op, side, ways), found in grouped.items():
+        other = "; or store in the order of the load, which needs no conversion" if "conversion" in op else ""
+        yield Finding("note", "bank conflicts", found[0].line,
+                      f"{op}: {side}s shared memory with {ways}-way bank conflicts "
+                      f"({max(s.bytes for s in found)} bytes a time){_others(found)}",
+                      f"change the tile's sizes or num_warps{other}",
+                      gain=sum(s.total_conflicts for s in found) / total * e.part("shared memory") if total else 0.0)
 
 
 def masked_lanes(e: Explanation) -> Iterator[Finding]:
-    """Accesses most of whose lanes are idle."""
+    """Accesses most of whose lanes are idle; those of one share are told together."""
+    grouped: dict[str, list] = {}
     for site in e.accesses.sites:
         if site.lanes and site.masked / site.lanes > 0.25:
-            yield Finding("note", "masked lanes", site.line,
-                          f"{site.masked / site.lanes:.0%} of the lanes are masked off ({site.kind} of "
-                          f"{_names(site.tensors)})",
-                          "choose a block size nearer to the size of the data, or loop over smaller blocks",
-                          gain=0.2 * (site.masked / site.lanes - 0.25))
+            grouped.setdefault(f"{site.masked / site.lanes:.0%}", []).append(site)
+    for part, found in grouped.items():
+        accesses = ", ".join(dict.fromkeys(f"{site.kind} of {_names(site.tensors)}" for site in found))
+        yield Finding("note", "masked lanes", found[0].line, f"{part} of the lanes are masked off ({accesses})",
+                      "choose a block size nearer to the size of the data, or loop over smaller blocks",
+                      gain=0.2 * (found[0].masked / found[0].lanes - 0.25))
 
 
 def reloaded(e: Explanation) -> Iterator[Finding]:
@@ -220,10 +234,10 @@ def _peak(e: Explanation) -> int:
 def _holding(e: Explanation) -> str:
     """What takes the registers, in words."""
     r = e.resources
-    if not r.held or not r.pressure:
-        return ""
-    most = ", ".join(f"{h.name} (line {h.line}) {h.registers}" for h in r.held[:4])
-    return f". Here it holds about {r.pressure.registers}: {most}{', ...' if len(r.held) > 4 else ''}"
+    if not r.pressure or 2 * sum(h.registers for h in r.held) < r.pressure.registers:
+        return ""  # scalars and short tiles, or pieces of what the source has
+    most = [f"{h.name} (line {h.line}) {h.registers}" for h in r.held[:4]] + ["..."] * (len(r.held) > 4)
+    return f". At line {r.pressure.line} a thread holds about {r.pressure.registers}: {', '.join(most)}"
 
 
 def _without_spills(e: Explanation) -> str:
@@ -261,7 +275,25 @@ def low_occupancy(e: Explanation) -> Iterator[Finding]:
     limits = " and ".join(name for name, count in occupancy.limits.items() if count == occupancy.programs)
     yield Finding("warning", "occupancy", e.first_line,
                   f"{occupancy.warps} of {occupancy.most_warps} warps on a processor ({occupancy.share:.0%}), limited "
-                  f"by {limits}: too few to hide the latency of memory", remedy, gain=0.15)
+                  f"by {limits}: too few to hide the latency of memory{_holding(e) if 'registers' in limits else ''}",
+                  remedy + _room(e), gain=_waiting(e, 0.15))
+
+
+def _waiting(e: Explanation, most: float) -> float:
+    """What less waiting may save: no more than the time in which the busiest unit has nothing to do."""
+    return min(most, 1 - e.prediction.share_of_peak) if e.prediction else most
+
+
+def _room(e: Explanation) -> str:
+    """How many registers a thread may have for another program to fit."""
+    r = e.resources
+    if r.limiter != "registers" or not r.occupancy:
+        return ""
+    fewer = [p for p in r.by_registers if p.programs > r.occupancy.programs]
+    if not fewer:
+        return ""
+    return (f": with {fewer[-1].amount} registers a thread, of now {r.registers}, {fewer[-1].programs} programs fit "
+            f"instead of {r.occupancy.programs}")
 
 
 def small_programs(e: Explanation) -> Iterator[Finding]:
@@ -306,7 +338,7 @@ def not_pipelined(e: Explanation) -> Iterator[Finding]:
             yield Finding("warning", "pipeline", loop.line,
                           "the loop waits for its loads in every iteration: it is not pipelined",
                           "ask for num_stages=3 or more, and keep the addresses simple (base + offsets, stepped by a "
-                          "constant)", gain=0.3)
+                          "constant)", gain=_waiting(e, 0.3))
 
 
 def without_producer(e: Explanation) -> Iterator[Finding]:
@@ -343,7 +375,9 @@ def _names(tensors: tuple[str, ...]) -> str:
 
 def _others(found: list) -> str:
     """The lines behind the first that a finding is about, in words."""
-    lines = [str(x.line) for x in found[1:]]
+    lines = [str(line) for line in dict.fromkeys(x.line for x in found) if line != found[0].line]
     if not lines:
         return ""
+    if len(lines) > _LINES:
+        return f" (so do lines {', '.join(lines[:_LINES])} and {len(lines) - _LINES} more)"
     return f" (so do lines {', '.join(lines)})" if len(lines) > 1 else f" (so does line {lines[0]})"

@@ -94,7 +94,8 @@ def overview(e: Explanation) -> str:
         f'<li class="{f.kind}"><b>{f.rule}</b> {_line(f.line)}: {escape(f.title)}.'
         f'<div class="remedy">{escape(f.remedy)}.'
         + (f" May save {share(f.gain)} of the time." if f.gain >= 0.005 else "") + "</div></li>" for f in e.findings)
-    return (f'<div class="cards">{shown}</div><h3>Findings</h3>'
+    limits = f"<p>Predicted: {escape(e.limits)}.</p>" if e.limits else ""
+    return (f'<div class="cards">{shown}</div>{limits}<h3>Findings</h3>'
             + (f'<ol class="findings">{rows}</ol>' if rows else "<p>Nothing stands out.</p>"))
 
 

@@ -20,7 +20,8 @@ moved: between L2 and the processors; needed: what lanes ask for
 
 def report(e: Explanation, color: bool = False) -> str:
     """The report; with `color`, for a terminal that shows colours."""
-    out = [f"{e.name} for {e.target}: grid {' x '.join(map(str, e.launch.grid))}", e.accesses.sampling]
+    out = [f"{e.name} for {e.target}: grid {' x '.join(map(str, e.launch.grid))}"]
+    out += [("predicted: " + e.limits).replace(". ", "\n           ")] * bool(e.limits) + [e.accesses.sampling]
     if e.launch.note:
         out.append(e.launch.note)
     out += ["", *_findings(e), "", table("accesses", *accesses(e), color=color)]
