@@ -138,10 +138,12 @@ def test_command(capsys):
     ([], "name a file with a kernel, or say what a program needs"),
     (["-t", "hip:gfx942", "--registers", "600"], "a thread of hip:gfx942:64 has at most 512 registers, not 600"),
     (["-t", "hip:gfx942", "--registers", "8", "-w", "-1"], "--num-warps must be at least 1, not -1"),
+    (["--registers", "8"], "this machine has no GPU: name one, as in --target sm_90 or --target H100"),
     (["-t", "cpu", "--registers", "8"], "the occupancy of cpu:host:1 is not known"),
     (["k.py", "--registers", "8"], "--registers cannot be given with a kernel"),
 ])
-def test_mistakes(capsys, arguments, why):
+def test_mistakes(capsys, monkeypatch, arguments, why):
+    monkeypatch.setenv("TRITIUM_BACKEND", "cpu")
     assert main(["occupancy", *arguments]) == 2
     assert why in capsys.readouterr().err
 

@@ -270,6 +270,13 @@ def test_wrong_arguments(file, capsys, arguments, message):
     assert (status, out) == (2, "") and message in err
 
 
+def test_python_is_no_ir(capsys, tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text("import tritium")
+    status, _, said = opt(capsys, str(path))
+    assert status == 2 and f"show {path} -n KERNEL" in said and "--stage source | python -m tritium opt -" in said
+
+
 def test_a_file_that_is_no_text(tmp_path, capsys):
     (tmp_path / "k.cubin").write_bytes(b"\x7fELF\xff\xfe")
     status, _, err = opt(capsys, str(tmp_path / "k.cubin"))

@@ -45,14 +45,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse_target(target: Any) -> Any:
-    """A target that may be given by its name; None stands for this machine's.
+    """A target that may be given by its name, or by that of a device; None stands for this machine's.
 
-    >>> parse_target("cuda:90:32"), str(parse_target("x86-64-v3"))
-    (GPUTarget(backend='cuda', arch=90, warp_size=32), 'cpu:x86-64-v3:1')
+    >>> parse_target("cuda:90:32"), str(parse_target("x86-64-v3")), str(parse_target("H100"))
+    (GPUTarget(backend='cuda', arch=90, warp_size=32), 'cpu:x86-64-v3:1', 'cuda:90a:32')
     """
     from tritium.backends.compiler import GPUTarget
     from tritium.backends.driver import driver
+    from tritium.insight.facts.devices import named
 
+    if isinstance(target, str) and (device := named(target)) is not None:
+        target = device.target
     return driver.active.get_current_target() if target is None else GPUTarget.of(target)
 
 

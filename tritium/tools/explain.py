@@ -69,12 +69,16 @@ def main(arguments: list[str]) -> int:
 
 def explain(args: argparse.Namespace, given: list[str]) -> None:
     """Explain what the arguments ask for; `given` goes to the program that is run."""
+    from tritium.insight.facts.devices import named
+
     path, colon, name = args.kernel.rpartition(":")
     if not colon or not name.isidentifier():
-        raise UsageError(f"{args.kernel!r} names no kernel: write FILE.py:KERNEL")
+        raise UsageError(f"{args.kernel!r} names no kernel: write {_kernels_of(args.kernel)}")
     if args.output and not args.text:
         _check_writable(args.output)
     devices = [part.strip() for part in args.devices.split(",") if part.strip()]
+    if not devices and args.target and (device := named(args.target)) is not None:
+        devices = [device.name]
     chosen: dict[str, Any] = {"target": args.target, "devices": devices, "programs": args.programs,
                               "measure": args.measure}
     launch = _described(path, name, args) if args.arguments or args.grid else _run(path, name, args, given)
@@ -95,6 +99,20 @@ def explain(args: argparse.Namespace, given: list[str]) -> None:
         print(f"{finding.kind}: {where}{finding.title}")
 
 
+def _kernels_of(path: str) -> str:
+    """What to write instead of the name of a file alone."""
+    import ast
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, ValueError, SyntaxError):
+        return "FILE.py:KERNEL"
+    found = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+             and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)]
+    return " or ".join(f"{path}:{name}" for name in found) or f"{path}:KERNEL; it defines none by @triton.jit"
+
+
 def _check_writable(path: str) -> None:
     """Refuse a path that cannot be written before any work is done."""
     folder = os.path.dirname(os.path.abspath(path))
@@ -113,17 +131,20 @@ class _Launch:
 
 
 def _described(path: str, name: str, args: argparse.Namespace) -> _Launch:
-    from tritium.insight.explain.arguments import arguments, grid_of
+    from tritium.insight.explain.arguments import arguments, grid_of, used_by
 
     kernel = _kernel(path, name)
     names = untuned(kernel).arg_names
     if not args.grid:
         raise UsageError("say over which grid, as in --grid 'cdiv(n, BLOCK)'")
 
+    helpers = used_by([*args.arguments, f"the grid={args.grid}"])  # sizes that are no parameters of the kernel
+
     def make(changes: dict[str, str]) -> tuple[Any, Any, tuple, dict[str, Any]]:
         texts = {d.partition("=")[0].strip(): d for d in args.arguments} | changes
         values = arguments(list(texts.values()))
-        return kernel, lambda meta: grid_of(args.grid, {**dict(meta), **values}), (), values
+        given = {name: value for name, value in values.items() if name in names or name not in helpers}
+        return kernel, lambda meta: grid_of(args.grid, {**dict(meta), **values}), (), given
 
     missing = [n for n in _needed(kernel, names) if n not in {d.partition("=")[0].strip() for d in args.arguments}]
     if missing:

@@ -63,7 +63,7 @@ def _lines(args: argparse.Namespace) -> list[str]:
     from tritium.tools.compile import parse_target
 
     target, warps = parse_target(args.target), args.num_warps or 4
-    has = machine(target)
+    has = _machine(target, args)
     if args.registers > has.most_registers:
         raise UsageError(f"a thread of {target} has at most {has.most_registers} registers, not {args.registers}")
     return report(args.registers, args.shared or 0, warps, target, args.scalars)
@@ -77,13 +77,20 @@ def _of_kernel(args: argparse.Namespace) -> list[str]:
         raise UsageError(f"{' and '.join(given)} cannot be given with a kernel: its own figures count")
     kernel = compiled(args)
     meta = kernel.metadata
-    machine(meta.target)
+    _machine(meta.target, args)
     if not hasattr(meta, "n_regs"):
         raise UsageError(f"the registers of {kernel.name} are not known: it was not assembled, for want of an "
                          "assembler or of shared memory\nhint: give them by --registers, without the kernel")
     warps = meta.num_warps + getattr(meta, "producer_warps", 0)
     scalars = getattr(meta, "n_sgprs", 0) or 0
     return [f"{kernel.name} for {meta.target}", *report(meta.n_regs, meta.shared, warps, meta.target, scalars)]
+
+
+def _machine(target: Any, args: argparse.Namespace) -> Any:
+    """The limits of a target; without --target this machine's may be none of a GPU."""
+    if args.target is None and target.backend == "cpu":
+        raise UsageError("this machine has no GPU: name one, as in --target sm_90 or --target H100; --list lists them")
+    return machine(target)
 
 
 def report(registers: int, shared: int, warps: int, target: Any, scalars: int = 0) -> list[str]:

@@ -68,6 +68,9 @@ def optimize(args: argparse.Namespace) -> None:
 
 
 def _text(path: str) -> tuple[str, str]:
+    if path.endswith(".py"):
+        raise UsageError(f"{path} is Python, and opt reads tile IR\nhint: python -m tritium show {path} -n KERNEL "
+                         '-s "SIGNATURE" --stage source | python -m tritium opt -')
     if path == "-":
         return "<stdin>", sys.stdin.read()
     with open(path) as file:

@@ -21,6 +21,7 @@ from tritium.insight.sanitize.sanitizer import Report, sanitize
 from tritium.insight.sanitize.whole_process import FOUND
 from tritium.tools import run as programs
 from tritium.tools.command import guarded
+from tritium.tools.compile import parse_target
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,10 +82,13 @@ def _sanitized(how: str, rest: list[str], args: argparse.Namespace) -> int:
         import torch  # noqa: F401  (before, so that memory it makes without contents is known)
     except ImportError:
         pass
+    target = None if args.target is None else str(parse_target(args.target))
     report = Report(tell=lambda finding: print(finding.text(), end="\n\n", file=sys.stderr, flush=True))
-    with sanitize(patience=args.patience, report=report, target=args.target, programs=args.programs):
+    with sanitize(patience=args.patience, report=report, target=target, programs=args.programs):
         status = _status(lambda: programs.status_of(lambda: programs.run(how, rest)))
     sys.stdout.flush()
+    if status and not report:
+        report.note(f"the program ended with status {status}: what it did not reach is not checked")
     print(report.summary(), file=sys.stderr)
     if json == "-":
         print(report.json())

@@ -67,6 +67,19 @@ def test_a_report(here, capsys):
     assert not list(here.glob("*.html"))
 
 
+def test_sizes_that_are_no_parameters(here, capsys):
+    described = ["x_ptr=fp32[M]", "out_ptr=fp32[M]", "M=96", "n=M", "BLOCK=32", "--grid", "cdiv(M, BLOCK)"]
+    status, out, said = run(capsys, "kernels.py:scale", *described, "-t", "cuda:80", "--text")
+    assert status == 0 and "grid 3 x 1 x 1" in out and said == ""
+
+
+def test_a_device_is_a_target(here, capsys):
+    status, out, _ = run(capsys, "kernels.py:scale", *DESCRIBED, "-t", "h100", "--text")
+    assert status == 0 and "scale for cuda:90a:32" in out and "on H100" in out and "H200" not in out
+    status, out, _ = run(capsys, "kernels.py:scale", *DESCRIBED, "-t", "MI300X", "--text")
+    assert status == 0 and "scale for hip:gfx942:64" in out and "on MI300X" in out
+
+
 def test_comparing(here, capsys):
     status, out, _ = run(capsys, "kernels.py:scale", *DESCRIBED, "-t", "cuda:80", "--text", "--compare", "BLOCK=64",
                          "num_warps=1")
@@ -89,7 +102,11 @@ def test_the_first_launch_of_a_function():
 
 
 @pytest.mark.parametrize(("words", "status", "message"), [
-    (["kernels.py"], 2, "names no kernel: write FILE.py:KERNEL"),
+    (["kernels.py"], 2, "names no kernel: write kernels.py:scale or kernels.py:wrong"),
+    (["raises.py"], 2, "names no kernel: write raises.py:KERNEL; it defines none by @triton.jit"),
+    (["nowhere.py"], 2, "names no kernel: write FILE.py:KERNEL"),
+    (["kernels.py:scale", *DESCRIBED[:4], "--grid", "n / BLOCK"], 2, "3.0 is not a size: divide by // or cdiv"),
+    (["kernels.py:scale", *DESCRIBED, "num_warp=2"], 1, "did you mean num_warps?"),
     (["kernels.py:scale", "x_ptr=fp32[4]", "--grid", "1"], 2, "scale needs out_ptr, n, BLOCK as well"),
     (["kernels.py:scale", *DESCRIBED[:4]], 2, "say over which grid"),
     (["kernels.py:scal", *DESCRIBED], 2, "did you mean 'scale'?"),

@@ -404,7 +404,7 @@ def test_the_command(tmp_path):
     assert done.returncode == 3 and done.stdout == "done 1000\n"
     assert "out of bounds in kernel `copy`" in done.stderr and f"{script}:7:21" in done.stderr
     assert json.loads((tmp_path / "out.json").read_text())["findings"][0]["threads"].startswith("warp")
-    sampled = run("sanitize", "--target", "cuda:80", "--programs", "1", script, "1024")
+    sampled = run("sanitize", "--target", "A100", "--programs", "1", script, "1024")
     assert sampled.returncode == 0 and "1 of 4 programs ran" in sampled.stderr
     wrong = run("sanitize", "--target", "cuda:42", script, "1000")
     assert wrong.returncode != 0 and "is not a target" in wrong.stderr and "Traceback" not in wrong.stderr

@@ -269,7 +269,9 @@ def test_the_command_knows_memory_without_contents(script):
     ([], 2, "name a script"), (["-m"], 2, "name a script"), (["--patience", "0", "x.py"], 2, "above 0"),
     (["no_such_script.py"], 2, "cannot open 'no_such_script.py'"), (["--json", "/no/such/folder/x", "x.py"], 2,
                                                                     "cannot open '/no/such/folder/x'"),
-    (["-c", "raise SystemExit(7)"], 7, "nothing found"), (["-c", "1/0"], 1, "ZeroDivisionError"),
+    (["-c", "raise SystemExit(7)"], 7,
+     "nothing found\nnote: the program ended with status 7: what it did not reach is"), (["-c", "1/0"], 1, "ZeroDivisionError"),
+    (["--target", "ryzen", "-c", ""], 2, "'ryzen' is not a target"),
 ])
 def test_the_command_on_mistakes_of_its_own(arguments, status, said):
     done = run("sanitize", *arguments)

@@ -6,12 +6,14 @@
     NAME=EXPRESSION                    a number: arithmetic on the other arguments, cdiv, next_power_of_2, min, max
     NAME='text', NAME=None, NAME=True  constants
 
-Sizes, strides and the grid are expressions, too. No memory is touched until a program loads it.
+Sizes, strides and the grid are expressions, too. In them, names that are no parameters may stand for sizes.
+No memory is touched until a program loads it.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from typing import Any
 
@@ -52,6 +54,23 @@ def arguments(descriptions: list[str]) -> dict[str, Any]:
     for name, found in tensors.items():
         made[name] = _tensor(name, found, made)
     return {name: made[name] for name in texts}
+
+
+def used_by(descriptions: list[str]) -> set[str]:
+    """The names that sizes and expressions are made of.
+
+    >>> sorted(used_by(["x=fp16[M, cdiv(K, 2)]", "n=M * 4", "how=None"]))
+    ['K', 'M', 'cdiv']
+    """
+    found: set[str] = set()
+    for description in descriptions:
+        text = description.partition("=")[2]
+        tensor = _TENSOR.fullmatch(text.strip())
+        for part in filter(None, tensor.group(2, 3, 5) if tensor else (text,)):
+            with contextlib.suppress(SyntaxError):  # which is told where the expression is evaluated
+                tree = ast.parse(f"({part},)", mode="eval")
+                found |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return found
 
 
 def _resolve(name: str, texts: dict, tensors: dict, made: dict, waiting: tuple[str, ...]) -> None:
@@ -110,7 +129,8 @@ def _numbers(what: str, text: str, names: dict[str, Any]) -> tuple[int, ...]:
     values = [evaluate(part, names, what) for part in _split(text)]
     for value in values:
         if not isinstance(value, int) or value < 0:
-            raise ValueError(f"{what}: {value!r} is not a size")
+            hint = ": divide by // or cdiv" if isinstance(value, float) else ""
+            raise ValueError(f"{what}: {value!r} is not a size{hint}")
     return tuple(values)
 
 

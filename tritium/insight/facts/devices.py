@@ -52,6 +52,13 @@ class Device:
     special_lanes: int = 16  # of a processor, that compute roots, exponentials and the like in a cycle
 
     @property
+    def target(self) -> str:
+        """The target to compile for, with what only this architecture has."""
+        if isinstance(self.arch, str):
+            return f"hip:{self.arch}"
+        return f"cuda:{self.arch}{'a' if self.arch >= 90 else ''}"
+
+    @property
     def l2_ports(self) -> float:
         """GB/s of the ports between L2 and the SMs: 64 bytes of each SM in a cycle."""
         return self.processors * 64 * self.clock
@@ -167,3 +174,13 @@ def devices_for(arch: int | str) -> list[Device]:
         known = sorted({d.arch for d in DEVICES.values() if isinstance(d.arch, int)})
         nearest = max((a for a in known if a <= number), default=known[0])
     return [d for d in DEVICES.values() if d.arch == nearest]
+
+
+def named(text: str) -> Device | None:
+    """The device of a name, however it is written; None if the table has none.
+
+    >>> named("h100").name, named("rtx-4090").name, named("sm_90")
+    ('H100', 'RTX 4090', None)
+    """
+    plain = lambda name: "".join(c for c in name.lower() if c.isalnum())
+    return next((d for d in DEVICES.values() if plain(d.name) == plain(text)), None)
