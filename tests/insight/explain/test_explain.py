@@ -99,6 +99,18 @@ def test_gains_are_no_more_than_there_is_to_gain():
     assert programs == occupancy_of(registers, r.shared, r.warps, busy.target).programs
 
 
+def test_a_loop_that_stages_do_not_pipeline():
+    """Asking for more stages is no remedy where they were asked for: what the loop does besides is the reason."""
+    x = np.zeros((4, 64, 64), np.float16)
+    found = explained(K.added_in_turn, (4,), x, x.copy(), K.floats(4, 64, 64), np.zeros(4, np.int32), 4, N=64,
+                      num_stages=4)
+    finding = next(f for f in found.findings if f.rule == "pipeline")
+    lines = dict(found.launch.text)
+    assert "although num_stages=4 asks for it; it writes to memory" in finding.title
+    assert "num_stages" not in finding.remedy and "write after the loop" in finding.remedy
+    assert any(word in lines[int(re.search(r"line (\d+)\)", finding.title)[1])] for word in ("tl.store", "atomic"))
+
+
 def test_columns_and_their_gain():
     n = 1 << 15
     found = explained(K.columns, (n // 256,), np.zeros((n, 64), np.float32), K.floats(n), 64, BLOCK=256)

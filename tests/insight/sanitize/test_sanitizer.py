@@ -270,7 +270,8 @@ def test_the_command_knows_memory_without_contents(script):
     (["no_such_script.py"], 2, "cannot open 'no_such_script.py'"), (["--json", "/no/such/folder/x", "x.py"], 2,
                                                                     "cannot open '/no/such/folder/x'"),
     (["-c", "raise SystemExit(7)"], 7,
-     "nothing found\nnote: the program ended with status 7: what it did not reach is"), (["-c", "1/0"], 1, "ZeroDivisionError"),
+     "nothing found\nnote: the program ended with status 7: what it did not reach is"),
+    (["-c", "1/0"], 1, "ZeroDivisionError"),
     (["--target", "ryzen", "-c", ""], 2, "'ryzen' is not a target"),
 ])
 def test_the_command_on_mistakes_of_its_own(arguments, status, said):

@@ -333,12 +333,21 @@ def without_tensor_cores(e: Explanation) -> Iterator[Finding]:
 
 def not_pipelined(e: Explanation) -> Iterator[Finding]:
     """Loops with products whose loads are waited for."""
+    stages = e.launch.metadata.get("num_stages", 0)
     for loop in e.timeline.loops:
         if loop.how == "plain" and any(w.kind == "mma" for w in loop.body) and any(w.kind == "load" for w in loop.body):
+            why, remedy = "", "ask for num_stages=3 or more"
+            simple = "keep the addresses simple (base + offsets, stepped by a constant)"
+            stores = [w for w in loop.body if w.kind == "store"]
+            if stages > 2:
+                why = f", although num_stages={stages} asks for it"
+                remedy = "load outside of branches"
+            if stages > 2 and stores:
+                why += f"; it writes to memory ({stores[0].what}, line {stores[0].line})"
+                remedy = "write after the loop, so that later loads need not wait for it"
             yield Finding("warning", "pipeline", loop.line,
-                          "the loop waits for its loads in every iteration: it is not pipelined",
-                          "ask for num_stages=3 or more, and keep the addresses simple (base + offsets, stepped by a "
-                          "constant)", gain=_waiting(e, 0.3))
+                          f"the loop waits for its loads in every iteration: it is not pipelined{why}",
+                          f"{remedy}, and {simple}", gain=_waiting(e, 0.3))
 
 
 def without_producer(e: Explanation) -> Iterator[Finding]:
