@@ -222,6 +222,20 @@ def test_an_annotated_one_is_its_own_kernel_at_run_time():
     assert len(kernels) == 3
 
 
+def test_a_stride_annotated_as_an_integer_is_known_to_be_one():
+    """It stays a tensor, and the code is that of contiguous memory."""
+    @triton.jit
+    def kernel(x_ptr, step: int, B: tl.constexpr):
+        rows = tl.make_block_ptr(x_ptr, (B,), (step.to(tl.int64),), (0,), (B,), (0,))
+        tl.store(rows, tl.load(rows) * 2)
+
+    x = np.arange(32, dtype=np.float32)
+    one, two = (kernel[(1,)](x, step, 16).asm["ttir"] for step in (1, 2))
+    assert "cast %step" in two and "%step" not in one.partition("{dialect")[2]
+    assert x.tolist() == [2.0 * k * (2 if k < 16 and k % 2 == 0 else 1) for k in range(16)] + \
+        [2.0 * k if k % 2 == 0 else k for k in range(16, 32)]
+
+
 def test_optional_pointers():
     @triton.jit
     def kernel(x_ptr, bias_ptr, n):

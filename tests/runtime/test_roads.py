@@ -31,6 +31,12 @@ def reverse(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + i, tl.load(x_ptr + (n - 1 - i), i < n), i < n)
 
 
+@triton.jit
+def spread(x_ptr, out_ptr, factor: int, step: int, BLOCK: tl.constexpr):
+    i = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) * step
+    tl.store(out_ptr + i, tl.load(x_ptr + i) * factor)
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     for kernel in (scale, strided, reverse):
@@ -166,6 +172,17 @@ def test_arguments_that_meet_take_another_kernel(road):
         expected = x[::-1].copy()
         road(compiled, (1, 1, 1), x, x, BLOCK, BLOCK)
         np.testing.assert_array_equal(x, expected)
+
+
+def test_an_annotated_one_is_demanded(road):
+    """A stride annotated as `int` that was 1 is a constant of the code, and an argument of every call."""
+    x, out = arrays()
+    compiled = warm(x, out, 3, 1, kernel=spread)
+    for _ in range(2):
+        road(compiled, (2, 1, 1), x, out, 3, 1, BLOCK)
+        np.testing.assert_array_equal(out[:64], 3 * x[:64])
+        with pytest.raises(ValueError, match=r"argument `step` of kernel `spread`: it is 2, .* compiled for 1"):
+            road(compiled, (2, 1, 1), x, out, 3, 2, BLOCK)
 
 
 def test_negative_numbers_are_no_special_case(road):

@@ -207,8 +207,9 @@ def _parameter(b, source, name, kind, path, constants, attrs):
     kind = dtypes.parse_signature(kind)
     if isinstance(kind, dtypes.tensor_descriptor_type):
         return _descriptor(b, name, kind, dict(attrs.get(path, ())))
-    promises = {_PROMISES[what]: value for what, value in attrs.get(path, ()) if what in _PROMISES}
-    return values.tensor(b.argument(kind.ir, name, **promises))
+    told = dict(attrs.get(path, ()))
+    argument = b.argument(kind.ir, name, **{_PROMISES[what]: told[what] for what in _PROMISES if what in told})
+    return values.constant(b, told["tt.equal"], kind.ir) if "tt.equal" in told else values.tensor(argument)
 
 
 _PROMISES = {"tt.divisibility": "divisible", "tt.pointer_range": "pointer_range"}

@@ -274,19 +274,23 @@ def constants_of(type_: Any, value: Any, path: tuple[int, ...]) -> dict[tuple[in
 
 
 _ATTRS = {"D": ["tt.divisibility", 16], "nan": ["tt.padding", "nan"], "tf32": ["tt.rounding", "tf32"]}
+_ONE = [["tt.equal", 1]]
 
 
 def attrs_of(type_: Any, key: Any, path: tuple[int, ...]) -> dict[tuple[int, ...], list]:
     """What is promised of the run-time values in an argument, by index path.
 
-    >>> attrs_of("*fp32", "D", (0,))
-    {(0,): [['tt.divisibility', 16]]}
+    An annotated 1 stays a run-time value of its type, known to be 1.
+
+    >>> attrs_of("*fp32", "D", (0,)), attrs_of("i32", 1, (1,))
+    ({(0,): [['tt.divisibility', 16]]}, {(1,): [['tt.equal', 1]]})
     """
     if isinstance(type_, tuple):
         found = {}
         for i, (part, inner) in enumerate(zip(type_, key)):
             found.update(attrs_of(part, inner, (*path, i)))
         return found
-    words = key.split() if type_ != "constexpr" and isinstance(key, str) else ()
-    known = [_ATTRS[word] for word in words if word in _ATTRS]
+    if type_ == "constexpr" or key is None:
+        return {}
+    known = _ONE if key == 1 else [_ATTRS[word] for word in key.split() if word in _ATTRS]
     return {path: known} if known else {}

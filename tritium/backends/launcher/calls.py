@@ -81,11 +81,12 @@ def lookup_guard(tensor: TensorGuard) -> TensorGuard:
 
 
 def form_of_compiled(types: Sequence[Any], multiples: Sequence[int], compared: Collection[int], args: tuple,
-                     tensor: TensorGuard, aligned: bool, stores: Collection[int] = ()) -> dict[str, Any] | None:
+                     tensor: TensorGuard, aligned: bool, stores: Collection[int] = (),
+                     ones: Collection[int] = ()) -> dict[str, Any] | None:
     """The same of launches of a compiled kernel, whose parameters have these types and are multiples of these numbers.
 
-    All are given by position. `compared` has the numbers of the constants that must be as they are here; `aligned` says
-    whether addresses must be such multiples.
+    All are given by position. `compared` has the numbers of the constants that must be as they are here, `ones` those
+    of run-time values that are known to be 1; `aligned` says whether addresses must be such multiples.
 
     >>> form_of_compiled(["i32", "constexpr"], [16, 1], [1], (32, 64), lambda *_: None, False)["guards"][0].flags
     1
@@ -102,6 +103,9 @@ def form_of_compiled(types: Sequence[Any], multiples: Sequence[int], compared: C
         if pointer and x is None:
             fixed.append((slot, bytes(8)))
             guard = record.constant(None)
+        elif k in ones:
+            fixed.append((slot, pack(type_, x)))
+            guard = record.constant(x)
         elif type_ == "constexpr":
             guard = record.SKIP if k not in compared else record.constant(x) if x.__class__ in PLAIN else None
         else:

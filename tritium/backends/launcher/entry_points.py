@@ -48,7 +48,8 @@ class Demands:
     def __init__(self, name: str, src: Any, aligned: bool = False):
         self.name, self.names, self.types = name, tuple(src.signature), tuple(src.signature.values())
         self._constants = dict(src.constants)
-        self._multiples = {path: n for path, rows in src.attrs.items() for what, n in rows if what == "tt.divisibility"}
+        self._multiples, self._ones = ({path: n for path, rows in src.attrs.items() for what, n in rows if what == told}
+                                       for told in ("tt.divisibility", "tt.equal"))
         self._aligned = aligned
 
     def check(self, args: tuple) -> list:
@@ -97,6 +98,8 @@ class Demands:
         n = self._multiples.get(path, 1)
         if x % n:
             raise refusal(ValueError, f"it is {x}, and the kernel was compiled for multiples of {n}", _HINT)
+        if x != self._ones.get(path, x):
+            raise refusal(ValueError, f"it is {x}, and the kernel was compiled for {self._ones[path]}", _HINT)
 
     def _check_pointer(self, type_: str, x: Any, path: tuple[int, ...]) -> None:
         reader = reader_of(x)
@@ -123,7 +126,8 @@ class Demands:
         """What `record.record` wants to know of launches with arguments such as these, which were found to fit."""
         multiples = [self._multiples.get((k,), 1) for k in range(len(self.types))]
         compared = {path[0] for path, was in self._constants.items() if len(path) == 1 and was.__class__ in calls.PLAIN}
-        return calls.form_of_compiled(self.types, multiples, compared, args, tensor, self._aligned, stores)
+        ones = {path[0] for path in self._ones}
+        return calls.form_of_compiled(self.types, multiples, compared, args, tensor, self._aligned, stores, ones)
 
 
 def _bytes(element: str) -> int:
