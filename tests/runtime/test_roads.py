@@ -86,6 +86,30 @@ def test_every_road_computes_the_same(road, checked, kind):
     assert len(checked) == (1 if NATIVE else 3)  # from the second on without Python
 
 
+class Buffer:
+    """A view that a library makes itself: an address, a dtype and a device."""
+
+    def __init__(self, tensor, device="cpu", first=0):
+        self.tensor, self.dtype, self.device, self.first = tensor, tensor.dtype, torch.device(device), first
+
+    def data_ptr(self):
+        return self.tensor.data_ptr() + self.first * self.tensor.element_size()
+
+
+@native
+def test_objects_with_an_address_need_no_python(road, checked):
+    x, out = arrays(torch.from_numpy)
+    compiled = warm(x, out, N, 2.0)
+    for factor in (2.0, 3.0, -1.5):
+        road(compiled, (3, 1, 1), Buffer(x), Buffer(out), N, factor, BLOCK)
+        assert torch.equal(out, x * factor)
+    assert len(checked) == 1
+    road(compiled, (2, 1, 1), Buffer(x, first=4), Buffer(out), N - 32, 7.0, BLOCK)
+    assert torch.equal(out[:64], x[4:68] * 7) and torch.equal(out[64:], x[64:] * -1.5) and len(checked) == 1
+    road(compiled, (3, 1, 1), Buffer(x, "meta"), Buffer(out), N, 2.0, BLOCK)  # Python decides what is on another device
+    assert len(checked) == 2
+
+
 def test_a_kept_launch_goes_on(checked):
     x, out = arrays()
     launch = warm(x, out, N, 2.0)[(3, 1, 1)]

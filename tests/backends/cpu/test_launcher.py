@@ -20,6 +20,7 @@ from tritium.backends.launcher.record import (
     integer,
     kind,
     ndarray,
+    pointer,
     tensor,
 )
 from tritium.backends.llvm.target import compile_text, cpu_target
@@ -84,6 +85,17 @@ def f64(x):
     return int(np.float64(x).view(np.uint64))
 
 
+class Lost(Tensor):
+    @property
+    def device(self):
+        return next(self.places)
+
+    @device.setter
+    def device(self, places):
+        self.places = iter(range(9))
+
+
+NOWHERE = Lost(64)  # each time on another device
 ARRAY = np.zeros(4, np.float32)
 OTHER_ARRAY = np.zeros(4, np.float64)
 BUFFER = np.zeros(64, np.uint8)
@@ -111,6 +123,7 @@ ACCEPTED = [
     (ndarray(ARRAY), ARRAY, ARRAY.ctypes.data), (ndarray(ARRAY, True), EVEN, EVEN.ctypes.data),
     (ndarray(ARRAY, False), ODD, ODD.ctypes.data), (kind(1), 2, None), (kind(None), None, None),
     (dtyped(ARRAY), ODD, None), (dtyped(Tensor(0)), Tensor(None), None),
+    (pointer(Tensor(0, device=("1",))), Tensor(64, device=tuple("1")), 64), (pointer(Tensor(0)), Tensor(64), 64),
 ]  # fmt: skip
 
 REFUSED = [
@@ -127,6 +140,8 @@ REFUSED = [
     (gpu_tensor(Tensor(0), 0), Tensor(64, "f64", device=0)), (gpu_tensor(Tensor(0), 0, True), Tensor(4, device=0)),
     (ndarray(ARRAY), Tensor(0)), (ndarray(ARRAY, True), ODD), (ndarray(ARRAY, False), EVEN), (kind(1), True),
     (kind(1), 1.0), (dtyped(ARRAY), OTHER_ARRAY), (dtyped(ARRAY), 3), (dtyped(Tensor(0)), Tensor(0, "f64")),
+    (pointer(Tensor(0, device=(1,))), Tensor(64, device=(2,))), (pointer(Tensor(0), True), Tensor(4)),
+    (pointer(Tensor(0)), Tensor(64, "f64")), (pointer(Tensor(0)), ARRAY), (pointer(NOWHERE), NOWHERE),
 ]  # fmt: skip
 
 
@@ -256,15 +271,15 @@ def test_objects_that_must_stay_alike(launch, copy_slots):
 def test_launches_leave_reference_counts_alone(rt, copy_slots):
     library, entry, _ = copy_slots
     x, n, scope = Tensor(4096, dtype=object(), device=2), 10**6, {"a": object()}
-    guards = [tensor(x), gpu_tensor(x, 2), ndarray(ARRAY), integer("INT32"), constant(n)]
+    guards = [tensor(x), gpu_tensor(x, 2), pointer(x), ndarray(ARRAY), integer("INT32"), constant(n)]
     variable = ("a", scope["a"])
     r = rt.record(entry, 0, guards, library, captured=[(scope, variable)])
     launch = rt.binder([lambda *args: NotImplemented, r])((1, 1, 1))
-    watched = [x, x.dtype, ARRAY, ARRAY.dtype, n, r, Tensor.data_ptr, scope, scope["a"], variable]
+    watched = [x, x.dtype, x.device, ARRAY, ARRAY.dtype, n, r, Tensor.data_ptr, scope, scope["a"], variable]
     before = [sys.getrefcount(o) for o in watched]
     for _ in range(100):
-        assert launch(x, x, ARRAY, n, n) is None
-        assert launch(x, x, ARRAY, n, 5) is NotImplemented
+        assert launch(x, x, x, ARRAY, n, n) is None
+        assert launch(x, x, x, ARRAY, n, 5) is NotImplemented
     assert [sys.getrefcount(o) for o in watched] == before
 
 

@@ -65,6 +65,8 @@ def _check_tensor(guard, x):
         return None
     if guard.flags & ON_GPU and x.get_device() != guard.device:
         return None
+    if guard.where is not None and x.device != guard.where:
+        return None
     address = operator.index(x.data_ptr())
     known = 0 < address < 1 << 64 or address == x.numel() == 0
     return _when(known and _agrees(guard.flags, address), address)

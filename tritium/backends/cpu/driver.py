@@ -20,7 +20,7 @@ from tritium.backends.launcher.parts import NATIVE
 from tritium.language.types.signature import flatten
 from tritium.locks import busy, lock, once
 from tritium.refusals import of_argument, refusal
-from tritium.tensors import hold, read_only, slots
+from tritium.tensors import device_of, hold, read_only, slots
 
 _TARGET = GPUTarget("cpu", "host", 1)
 
@@ -427,4 +427,4 @@ def _tensor_guard(x: Any, multiple: bool | None, stored: bool) -> record.Guard |
         return record.ndarray(x, multiple, writeable=stored)
     if torch is not None and isinstance(x, torch.Tensor):
         return record.tensor(x, multiple)
-    return None
+    return record.pointer(x, multiple) if hasattr(x, "data_ptr") and device_of(x) in (None, "cpu") else None

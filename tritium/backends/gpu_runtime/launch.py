@@ -337,10 +337,13 @@ def show(type_: str, slot: bytes) -> str:
 
 
 def _tensor_guard(device: int, x: Any, multiple: Any, _stored: Any) -> Any:
-    """What a pointer argument must be: a tensor like `x` on the kernel's device."""
-    if not (hasattr(x, "get_device") and hasattr(x, "dtype") and hasattr(x, "data_ptr")) or x.get_device() != device:
+    """What a pointer argument must be: a tensor like `x`, or another object with an address, on the kernel's device."""
+    if not (hasattr(x, "dtype") and hasattr(x, "data_ptr")):
         return None
-    return record.gpu_tensor(x, device, multiple)
+    if hasattr(x, "get_device"):
+        return record.gpu_tensor(x, device, multiple) if x.get_device() == device else None
+    where = getattr(x, "device", None)
+    return record.pointer(x, multiple) if where is None or getattr(where, "index", None) == device else None
 
 
 def lookup(runtime: type[Runtime], kernel: Any, call: Any, device: int) -> tuple[Any, Any] | None:

@@ -18,11 +18,11 @@ _FLAGS = _DATA + 48
 
 # What a record may ask of an argument. `INT32` to `ANY64` give a slot with an integer, `TENSOR` and `NDARRAY` with a
 # pointer, `BOOL` with 0 or 1, `FLOAT32` and `FLOAT64` with a float, `FIXED` with what the record holds; the others give
-# none. From `FIXED` on they look at no argument: `CAPTURED` at a variable of the kernel's surroundings, `LIKE` at two
-# objects that must be equal, `ABSENT` at a dict that must not have a key.
+# none. `DEVICE` asks one more of a `TENSOR`. From `FIXED` on they look at no argument: `CAPTURED` at a variable of
+# the kernel's surroundings, `LIKE` at two objects that must be equal, `ABSENT` at a dict that must not have a key.
 CODES = {name: code for code, name in enumerate((
     "SKIP", "SAME", "EQUAL", "BITS", "TENSOR", "NDARRAY", "INT32", "INT64", "UINT64", "ANY64", "BOOL", "FLOAT32",
-    "FLOAT64", "KIND", "DTYPE", "FIXED", "CAPTURED", "LIKE", "ABSENT",
+    "FLOAT64", "KIND", "DTYPE", "DEVICE", "FIXED", "CAPTURED", "LIKE", "ABSENT",
 ))}  # fmt: skip
 
 # The rows come after it.
@@ -114,6 +114,7 @@ look:
     i64 {FLOAT64}, label %float
     i64 {KIND}, label %kind
     i64 {DTYPE}, label %dtype_alone
+    i64 {DEVICE}, label %device
   ]
 
 same:                                             ; the object %a itself
@@ -137,6 +138,12 @@ dtype_alone:                                      ; of any type, and dtype %b
   jump %raise if icmp eq ptr %its, null
   call void @Py_DecRef(ptr %its)
   jump %no_slot if icmp eq ptr %its, %b else %refuse
+device:                                           ; whose `device` equals %a
+  %place = call ptr @PyObject_GetAttr(ptr %arg, ptr @py.device)
+  jump %raise if icmp eq ptr %place, null
+  %there = call i32 @PyObject_RichCompareBool(ptr %place, ptr %a, i32 2)
+  call void @Py_DecRef(ptr %place)
+  switch i32 %there, label %refuse [i32 1, label %no_slot i32 -1, label %raise]
 tensor:                                           ; of type %a and dtype %b
   jump %refuse unless icmp eq ptr %type, %a
   ; %flags: 4 on the CPU, 8 on the GPU %device.i

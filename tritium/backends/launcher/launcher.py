@@ -61,6 +61,7 @@ _OBJECTS = {
     "py.int": int, "py.float": float, "py.tuple": tuple, "py.list": list, "py.one": 1, "py.true": True,
     "py.false": False, "py.none": None, "py.runtime_error": RuntimeError, "py.type_error": TypeError,
     "py.dtype": sys.intern("dtype"), "py.data_ptr": sys.intern("data_ptr"), "py.is_cpu": sys.intern("is_cpu"),
+    "py.device": sys.intern("device"),
     "py.get_device": sys.intern("get_device"), "py.numel": sys.intern("numel"), "py.exception": Exception,
     "py.retold": (KeyError, TypeError), "py.hook_chain": HookChain, "py.calls": sys.intern("calls"),
     **wrappers.OBJECTS,

@@ -23,8 +23,8 @@ from .guards import CODES, RECORD, ROW
 from .wrappers import Way
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "constant", "dtyped",
-           "gpu_tensor", "integer", "keyword_names", "kind", "kind_of", "ndarray", "record", "shared",
-           "tensor"]  # fmt: skip
+           "gpu_tensor", "integer", "keyword_names", "kind", "kind_of", "ndarray", "pointer", "record",
+           "shared", "tensor"]  # fmt: skip
 
 MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
 NOT_ONE = ON_CPU = WRITEABLE = 4
@@ -32,13 +32,15 @@ ON_GPU = 8
 
 
 class Guard(NamedTuple):
-    """What one argument must be: a code of the launcher, its flags, up to two objects, and the number of a GPU."""
+    """What one argument must be: a code of the launcher, its flags, up to two objects, the number of a GPU, and what
+    its `device` must equal."""
 
     code: str
     flags: int = 0
     a: Any = None
     b: Any = None
     device: int = 0
+    where: Any = None
 
 
 SKIP = Guard("SKIP")  # anything: somebody else has checked it
@@ -91,6 +93,17 @@ def gpu_tensor(example: Any, device: int, multiple: bool | None = None) -> Guard
     3
     """
     return Guard("TENSOR", _multiple(multiple) | ON_GPU, type(example), example.dtype, device)
+
+
+def pointer(example: Any, multiple: bool | None = None) -> Guard:
+    """The same for objects that are no tensors of a framework: of their device is known only what `device` says.
+
+    >>> class Buffer:
+    ...     dtype, device = "f32", "cpu"
+    >>> pointer(Buffer()).where
+    'cpu'
+    """
+    return tensor(example, multiple, on_cpu=False)._replace(where=getattr(example, "device", None))
 
 
 def ndarray(example: Any, multiple: bool | None = None, writeable: bool = False) -> Guard:
@@ -227,6 +240,8 @@ def record(run: int, entry: int, extra: int, guards: Sequence[Guard], owner: Any
     rows = [ROW.ctype(CODES[guard.code], guard.flags, place, i, guard.device, _operand(guard), id(guard.b))
             for i, (guard, place) in enumerate(zip(guards, places, strict=True))]
     rows.sort(key=lambda row: row.code in _COSTLY)  # a tensor is asked several things: what tells sooner comes first
+    rows += [ROW.ctype(CODES["DEVICE"], argument=i, a=id(guard.where))
+             for i, guard in enumerate(guards) if guard.where is not None]
     rows += [ROW.ctype(CODES["FIXED"], slot=place, a=int.from_bytes(value, "little")) for place, value in fixed]
     rows += [ROW.ctype(CODES["CAPTURED"], a=id(scope), b=id(variable)) for scope, variable in captured]
     rows += [ROW.ctype(CODES["LIKE"], a=id(x), b=id(y)) for x, y in alike]
