@@ -12,7 +12,7 @@ from ....passes.simplify import number
 from ...llvm.rows import bitcast, elementwise, memory_type
 from ...llvm.writer import lanes
 from ..fuse.index import ravel, source_index, width_of
-from . import exp, integers, scratch_chunks
+from . import exp, integers, remainders, scratch_chunks
 from .predication import mask_of
 from .table import PULL, pulled, statement
 
@@ -49,12 +49,17 @@ def _addptr(lo: Lowering, op: Op, p: Val, offset: Val) -> Val:
     return w.emit(p.type, f"getelementptr {t}, {p.typed}, {offset.typed}", p, offset)
 
 
+def _remainder(lo: Lowering, op: Op, x: Val, y: Val) -> Any:
+    return (remainders.remainder if remainders.on_vectors(lo, op, x) else integers.APPLY[ops.rem])(lo, op, x, y)
+
+
 _APPLY = {
     ops.bitcast: _bitcast,
     ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
     ops.addptr: _addptr,
     **exp.APPLY,
     **integers.APPLY,
+    ops.rem: _remainder,
 }
 
 
