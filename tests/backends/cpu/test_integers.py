@@ -38,6 +38,26 @@ def test_quotients(t):
         check(build, [T.Ptr(t)] * 7, [x, y, outs[0], outs[1], np.array([by], np_dtype(t)), outs[2], outs[0].copy()])
 
 
+@pytest.mark.parametrize("t", [T.i64, T.u64], ids=str)
+def test_quotients_of_64_bits_that_32_hold(t):
+    """Chunks are divided as 32 bits unless an element needs more, or the quotient of the smallest by -1 does."""
+    n = 4096
+
+    def build(b, x, y, q, r):
+        u, v = b.get(x, (n,)), b.get(y, (n,))
+        b.put(q, ops.div(b, u, v))
+        b.put(r, ops.rem(b, u, v))
+
+    x, y = (numbers(T.i32 if t.signed else T.u32, n, seed).astype(np_dtype(t)) for seed in (1, 2))
+    x[:1024] >>= np_dtype(t).type(2)
+    y[:1024] >>= np_dtype(t).type(2)
+    for k, (a, b) in enumerate(((2**31 - 1, 1), (2**31, 2), (2**40, 3), (5, 2**33), (7, 0), (2**63 - 1, 2**31))):
+        x[100 * k], y[100 * k] = a, b
+    if t.signed:
+        x[700], y[700], x[800], y[800] = -(2**31), -1, -(2**31), 1
+    check(build, [T.Ptr(t)] * 4, [x, y, np.zeros_like(x), np.zeros_like(x)])
+
+
 @pytest.mark.parametrize("t", [T.i8, T.u8], ids=str)
 def test_all_quotients_of_bytes(t):
     n = 65536

@@ -1,11 +1,13 @@
 """Vectors of integers on x86, which has no vector instruction for division or saturating conversion.
 
 LLVM expands both lane by lane. The quotient of integers of up to 32 bits is that of floats with more bits, truncated:
-the float is off by less than 1 / |y|, the least distance of a fraction x / y from an integer.
+the float is off by less than 1 / |y|, the least distance of a fraction x / y from an integer. Integers of 64 bits are
+mostly small, as indices are: a chunk that 32 bits hold is divided as such.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from .... import ops
@@ -16,6 +18,7 @@ from ...llvm.writer import lanes, vector
 
 if TYPE_CHECKING:
     from ....ir.core import Op
+    from ....ir.opdef import OpKind
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from .function import Lowering
@@ -26,8 +29,8 @@ __all__ = ["APPLY", "divides_vectors"]
 def divides_vectors(lo: Lowering, op: Op) -> bool:
     """Whether an integer quotient or remainder is computed on vectors. Constants divide by multiplication."""
     t = T.element(op.type)
-    return lo.target.simd != "neon" and t.is_int and 1 < t.bits <= 32 and number(op.operands[1]) is None \
-        and (t.signed or t.bits < 32 or lo.target.simd == "avx512")
+    return lo.target.simd != "neon" and t.is_int and t.bits > 1 and number(op.operands[1]) is None \
+        and (t.signed or t.bits != 32 or lo.target.simd == "avx512")
 
 
 def _divide(lo: Lowering, op: Op, x: Val, y: Val) -> Val | None:
@@ -35,6 +38,37 @@ def _divide(lo: Lowering, op: Op, x: Val, y: Val) -> Val | None:
     w, t = lo.w, T.element(op.type)
     if not divides_vectors(lo, op) or lanes(x.type) == 1 or y[0] not in "%@":
         return elementwise(w, op.kind, t, [x, y], lo.contract)
+    if t.bits < 64:
+        return _divided(w, op.kind, t, x, y)
+    key = "divided", t, x, y
+    both = lo.memo.get(key)
+    if both is None:
+        both = _divided_as_short(lo, t, x, y)
+        lo.remember(key, both, both[0].level)
+    return both[op.kind is ops.rem]
+
+
+def _divided_as_short(lo: Lowering, t: T.Scalar, x: Val, y: Val) -> list[Val]:
+    """x / y and x % y of 64 bits."""
+    w, both, few, sign = lo.w, (ops.div, ops.rem), vector(lanes(x.type), "i32"), "s" if t.signed else "z"
+    short = [w.cast("trunc", z, few) for z in (x, y)]
+    long = [w.compare("icmp ne", z, w.cast(f"{sign}ext", part, z.type)) for z, part in zip((x, y), short)]
+    if t.signed:  # the quotient of the smallest by -1 is longer
+        long.append(w.compare("icmp eq", short[0], w.const(few, -1 << 31)))
+    else:
+        long += [w.compare("icmp slt", part, w.const(few, 0)) for part in short]
+    some = lo.any_lane(functools.reduce(functools.partial(w.binary, "or"), long))
+    made = [w.cast(f"{sign}ext", _divided(w, kind, T.i32, *short), x.type) for kind in both]
+
+    def each() -> list[Val]:
+        pinned = [w.effect(f"freeze {z.typed}", z.type) for z in (x, y)]  # not hoisted
+        return [elementwise(w, kind, t, pinned, lo.contract) for kind in both]
+    with lo.at(max(z.level for z in (some, *made, x, y))):
+        return lo.either(some, each, lambda: made, likely=False)
+
+
+def _divided(w: NumberingWriter, kind: OpKind, t: T.Scalar, x: Val, y: Val) -> Val:
+    """`_divide` for vectors of at most 32 bits."""
     zero, one = w.const(x.type, 0), w.const(x.type, 1)
     by_zero = w.compare("icmp eq", y, zero)
     unsafe = by_zero
@@ -43,7 +77,7 @@ def _divide(lo: Lowering, op: Op, x: Val, y: Val) -> Val | None:
         unsafe = w.binary("or", by_zero, w.binary("and", smallest, w.compare("icmp eq", y, w.const(y.type, -1))))
     divisor = w.select(unsafe, one, y)
     quotient = _quotient(w, t, x, divisor)
-    if op.kind is ops.div:
+    if kind is ops.div:
         return w.select(by_zero, zero, quotient)
     return w.select(by_zero, x, w.binary("sub", x, w.binary("mul", quotient, divisor)))
 
