@@ -79,6 +79,16 @@ def test_grids_that_are_none(launch, grid, kind, text):
 
 
 @ROADS
+def test_further_axes_of_one_program(launch):
+    """Triton never reads a grid behind its third size."""
+    for _ in range(3):
+        for grid in ((4, 1, 1, 1), lambda meta: (4, 1, 1, 1), (4, 1, 1)):
+            X[:] = 0
+            launch(grid, X, 1.0, 64)
+            assert (X[:64] == 1).all()
+
+
+@ROADS
 def test_a_name_the_grid_function_cannot_have(launch):
     def grid(meta):
         return (triton.cdiv(meta["n"], meta["BLOK"]),)

@@ -32,10 +32,10 @@ def check_sizes(sizes: tuple[int, ...]) -> None:
 
 
 def grid_sizes(grid: Any) -> tuple[int, int, int]:
-    """The three sizes of a grid given as one to three ints, or as one int.
+    """The three sizes of a grid given as one to three ints, or as one int. Further axes of one program change nothing.
 
-    >>> grid_sizes(97), grid_sizes((4, 2)), grid_sizes([1, 2, 3])
-    ((97, 1, 1), (4, 2, 1), (1, 2, 3))
+    >>> grid_sizes(97), grid_sizes((4, 2)), grid_sizes([1, 2, 3]), grid_sizes((4, 2, 1, 1))
+    ((97, 1, 1), (4, 2, 1), (1, 2, 3), (4, 2, 1))
     """
     if grid.__class__ is tuple and len(grid) == 1:  # what most launches give
         first = grid[0]
@@ -46,10 +46,10 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
     except TypeError:
         raise refusal(TypeError, f"a grid is one to three ints, or a function that returns them, not {grid!r}",
                       _next_step(grid)) from None
-    if not 1 <= len(sizes) <= 3:
+    if not sizes or any(size != 1 for size in sizes[3:]):
         raise refusal(ValueError, f"a grid has one to three axes, not {len(sizes)}: {grid!r}",
                       "compute several indices from one axis: pid // n and pid % n" if sizes else "one program is (1,)")
-    check_sizes(sizes)
+    check_sizes(sizes[:3])
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
