@@ -75,6 +75,3 @@ def _origin(x: Any) -> Any:
         if type(x) is not Op or x.kind is not ops.addptr:
             return x
         x = x.operands[0]
-
-
-__all__ = ["use_buffers"]

@@ -26,8 +26,6 @@ from tritium.locks import lock
 from tritium.named_tuples import NamedTuple
 from tritium.tensors import hold, slots
 
-__all__ = ["Argument", "CheckedLauncher", "Found", "argument_of", "parts_of", "uninitialised", "updated"]
-
 CAPACITY = 8  # records of each kind that are kept for a site
 MOST_CELLS = 1 << 30  # memory with more elements is not watched for races
 PATIENCE = 20.0  # seconds that a loop may wait for another program

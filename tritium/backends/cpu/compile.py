@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..compiler import GPUTarget, Options
     from ..llvm.target import CpuTarget
 
-__all__ = ["assembly_view", "fusion", "llir", "obj", "pipeline", "prepare", "simplify", "target_info"]
-
 
 def target_info(cpu: CpuTarget) -> passes.TargetInfo:
     """What a CPU does in one instruction. bf16 and 8-bit floats are carried as their codes everywhere.

@@ -165,6 +165,3 @@ class Target(Frozen):
     def shared_bytes(self) -> int:
         """The most shared memory that a program can have."""
         return self.machine.most_shared
-
-
-__all__ = ["NO_MMA", "AsyncCopies", "Mma", "Target", "exact_reciprocal"]

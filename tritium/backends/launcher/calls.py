@@ -17,8 +17,6 @@ from ...tensors import is_torch_dtype
 from ..driver import Call
 from . import record
 
-__all__ = ["form_of", "form_of_compiled", "lookup_guard", "pack"]
-
 TensorGuard = Callable[[Any, bool | None, bool], record.Guard | None]
 
 

@@ -23,8 +23,6 @@ from ...tensors import constant_value, hold, reader_of, scalar
 from . import calls
 from .parts import builtin
 
-__all__ = ["Demands", "Roads"]
-
 _RECENT, _KNOWN = 8, 64  # records at hand, kinds of arguments that are known
 _RANGES = {"i32": (-(1 << 31), 1 << 31), "i64": (-(1 << 63), 1 << 63), "u64": (0, 1 << 64)}
 _HINT = "launch the function, kernel[grid](...), which compiles for these arguments, or warm up with them"

@@ -10,8 +10,6 @@ arguments as they are: nothing has happened then.
 
 from __future__ import annotations
 
-__all__ = ["SYMBOLS", "TEXT", "TEXTS"]
-
 SYMBOLS = ("tt.def.run", "tt.def.lookup")
 
 TEXTS = {

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from ..llvm.structs import Struct, resolve
 
-__all__ = ["CODES", "RECORD", "ROW", "TYPE_OFFSET", "guards"]
-
 TYPE_OFFSET = object.__basicsize__ - 8  # ob_type ends the head of every object
 _DATA = object.__basicsize__  # NumPy: data, nd, dimensions, strides, base, descr, flags
 _DESCR = _DATA + 40

@@ -17,8 +17,6 @@ from ...locks import once
 from ...named_tuples import NamedTuple
 from ..llvm import elf
 
-__all__ = ["HOSTS", "Host", "Loaded", "UnknownObject", "host", "load", "undefined"]
-
 
 class UnknownObject(Exception):
     """An object file that needs a real linker."""

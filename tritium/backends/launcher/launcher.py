@@ -20,8 +20,6 @@ from ..llvm.structs import Struct, resolve
 from . import wrappers
 from .guards import RECORD, TYPE_OFFSET, guards
 
-__all__ = ["SYMBOLS", "declare", "further", "launcher", "python_objects", "texts"]
-
 SYMBOLS = ("tt.def.bind", "tt.serve", "tt.over", "tt.launch_over", "tt.read_grid", "tt.name_arguments", "tt.nobody",
            "tt.another")  # fmt: skip
 

@@ -17,8 +17,6 @@ from ...locks import busy, lock, once_property
 from ...named_tuples import NamedTuple
 from . import image, launcher
 
-__all__ = ["NATIVE", "Machine", "Part", "Symbols", "abi", "builtin", "made", "preferred", "supplies"]
-
 # Takes builtins made by hand: CPython with its global lock. The launcher borrows references while it holds the lock.
 # A free-threaded Python, whose objects have a longer head, has none to hold: there, launches go through ctypes.
 NATIVE = sys.implementation.name == "cpython" and object.__basicsize__ == 2 * ctypes.sizeof(ctypes.c_void_p)

@@ -19,8 +19,6 @@ from ..llvm.structs import Struct, resolve
 if TYPE_CHECKING:
     from ...ir.preconditions import Preconditions
 
-__all__ = ["Guard", "text"]
-
 MOST_REMEMBERED = 1024  # launches
 _AT_HAND = 8  # launches in the native launcher's cache
 _WORD = (-(1 << 63), (1 << 63) - 1)

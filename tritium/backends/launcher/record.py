@@ -21,11 +21,6 @@ from ...language.source.fingerprints import is_fixed
 from ...named_tuples import NamedTuple
 from .guards import CODES, RECORD, ROW
 from .wrappers import Way
-
-__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT32", "INT64", "SKIP", "UINT64", "Guard", "Record", "constant", "dtyped",
-           "gpu_tensor", "integer", "keyword_names", "kind", "kind_of", "ndarray", "pointer", "record",
-           "shared", "tensor"]  # fmt: skip
-
 MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
 NOT_ONE = ON_CPU = WRITEABLE = 4
 ON_GPU = 8

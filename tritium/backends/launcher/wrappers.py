@@ -12,8 +12,6 @@ from typing import Any
 
 from ...named_tuples import NamedTuple
 
-__all__ = ["FUNCTIONS", "OBJECTS", "SYMBOLS", "TEXT", "Way"]
-
 SYMBOLS = ("tt.forward",)
 
 

@@ -9,8 +9,6 @@ from ..llvm import notation, structs
 from . import fast_paths, guards, launcher, preconditions, wrappers
 from .parts import Part
 
-__all__ = ["PARTS", "WRITERS"]
-
 WRITERS = (notation, structs, guards, launcher, wrappers, preconditions)
 PARTS = (
     Part("wrappers", wrappers.SYMBOLS, WRITERS, lambda _: launcher.further(wrappers.TEXT, {}, wrappers.FUNCTIONS),

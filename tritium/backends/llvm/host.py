@@ -14,8 +14,6 @@ import sys
 from ... import locks
 from . import levels
 
-__all__ = ["arm_extensions", "level", "may_use_tiles"]
-
 # Linux's words for features that have other names in LLVM, apart from _.
 _WORDS = {"pni": "sse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "lahf_lm": "sahf", "abm": "lzcnt", "bmi1": "bmi"}
 

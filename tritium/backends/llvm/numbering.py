@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from ...named_tuples import NamedTuple
 from .writer import Level, Val, Writer
 
-__all__ = ["NumberingWriter", "number_of"]
-
 _FOLD: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_,
     "xor": operator.xor, "shl": operator.lshift,

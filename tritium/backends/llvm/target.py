@@ -19,9 +19,6 @@ from ...errors import InternalError
 from ...named_tuples import NamedTuple
 from . import host, levels
 
-__all__ = ["CPU_TARGETS", "PASSES", "CpuTarget", "Machine", "assembly", "check_runs_here", "compile_text", "cpu_target",
-           "llvm", "llvm_version", "runnable_levels", "verify"]  # fmt: skip
-
 # Tile code reaches LLVM folded and hoisted; four cheap passes clean up the rest. The O1 to O3
 # pipelines cost 3 to 20 times as much and gain nothing on it.
 PASSES = ("sroa", "newgvn", "instcombine", "simplifycfg")

@@ -40,9 +40,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Loop", "Val", "Writer", "element", "escaped", "float_text", "lanes", "mangle", "results_type", "symbol",
-           "value", "vector"]  # fmt: skip
-
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0", "bfloat": "bf16"}
 NO_BRANCH: tuple[int, int] = (0, 0)  # the levels of a loop and of a branch in it
 _FLOATS = frozenset(("half", "float", "double"))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from ...gpu_runtime import launcher as shared
 
-__all__ = ["DRIVER", "PREFIX", "SYMBOLS", "launcher"]
-
 PREFIX = "tt.hip"
 SYMBOLS = shared.symbols(PREFIX)
 DRIVER = ("hipModuleLaunchKernel", "hipModuleLaunchCooperativeKernel", "hipGetDevice", "hipSetDevice")

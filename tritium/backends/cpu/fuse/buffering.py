@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # Operands that must be materialized in scratch memory before the op: kind -> their positions.
 MATERIALIZED = {ops.gather: (0,), ops.dot: (0, 1)}
 
-__all__ = ["Buffering", "induction_tiles"]
-
 KEEP = 8  # instructions per chunk from which a value is buffered, not rematerialized
 LOAD = 8
 SLOW = 8

@@ -11,8 +11,6 @@ from ....ir import types as T
 from ....ir.core import Arg, Block, Op, Result, Value, walk
 from . import ops as cpu_ops
 
-__all__ = ["divides_integers", "masks_of_stores"]
-
 
 def masks_of_stores(body: Block) -> dict[Op, tuple[Value, ...]]:
     """Each dot whose result reaches memory through masked stores only, and the masks of these stores.

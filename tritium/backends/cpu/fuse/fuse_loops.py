@@ -30,8 +30,6 @@ from .buffering import induction_tiles
 from .dependences import Assumptions
 from .plan import LoopNest, is_scalar, plan
 
-__all__ = ["fuse_loops"]
-
 
 def fuse_loops(module: Module, is_lazy: Callable[[Op], bool], visits: Callable[[Op], str]) -> Module:
     """Put stores and reductions into loop nests, and say which tiles are kept in scratch memory, and until when.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from ..lower.function import Lowering
 
-__all__ = ["ZERO", "Chunks", "Lanes", "chunks", "iota", "lanes_of", "plus", "power_of_two", "source_index", "width_of"]
-
 Coordinate: TypeAlias = "tuple[int | Val, Lanes | None]"  # along one axis
 Index: TypeAlias = "tuple[Coordinate, ...]"  # one for each axis
 ZERO: Coordinate = (0, None)  # the only index of an axis of size 1

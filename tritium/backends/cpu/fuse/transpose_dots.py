@@ -24,8 +24,6 @@ from ....ir.rewrite import ERASE, Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.licm import licm
 
-__all__ = ["transpose_dots"]
-
 LEAST = 8  # shorter runs do not count as contiguous
 _TYPES = (T.f32, T.f64)  # bytes and bf16 have products that pack their operands anyway
 

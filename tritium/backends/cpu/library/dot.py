@@ -30,8 +30,6 @@ from ...llvm.writer import Val, Writer, lanes, value, vector
 from . import dot_amx, dot_neon, dot_vnni, dot_x86
 from .dot_signature import PARAMETERS, round_down
 
-__all__ = ["KINDS", "SYMBOLS", "dot", "panel_width"]
-
 
 class Kind(NamedTuple):
     """Element types of the operands and of C, as LLVM spells them, and how an operand becomes wide."""

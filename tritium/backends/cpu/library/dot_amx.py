@@ -17,8 +17,6 @@ from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
 from .dot_signature import PARAMETERS
 
-__all__ = ["MULTIPLE", "SYMBOL", "dot_bf16", "is_amx", "write_bytes"]
-
 SYMBOL = "tt.dot.bf16"
 MULTIPLE = 32  # of all sizes
 _ROWS = 16

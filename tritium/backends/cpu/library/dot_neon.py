@@ -13,8 +13,6 @@ from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
 from .dot_signature import PARAMETERS, round_down
 
-__all__ = ["is_dotprod", "write"]
-
 _STEP = 4  # ks in a lane
 _COLUMNS = 16  # of a panel
 _ROWS = 4

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...llvm.writer import Val, Writer
 
-__all__ = ["PARAMETERS", "round_down"]
-
 # C (M x N) gets A (M x K) @ B (K x N). Strides of rows are in elements; `panel` is scratch memory or null; C is written
 # if it is `fresh`, else added to.
 PARAMETERS = [*(f"ptr {p}" for p in "ABC"), *(f"i64 {p}" for p in ("M", "N", "K", "lda", "ldb", "ldc")), "ptr panel",

@@ -19,8 +19,6 @@ from ...llvm.writer import Val, Writer, value
 from .dot_signature import PARAMETERS, round_down
 from .dot_x86 import SHAPES, Shape, Tile
 
-__all__ = ["WIDTH", "is_vnni", "panel_columns", "write"]
-
 WIDTH = SHAPES["avx512"][0].width  # bytes of the widest row of a tile
 _STEP = 4  # ks in a lane
 _LANES = 16

@@ -29,8 +29,6 @@ from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value, vector
 from .dot_signature import PARAMETERS, round_down
 
-__all__ = ["SHAPES", "ZEROS", "Shape", "Tile", "dot_fused", "is_fused", "panel_columns"]
-
 _TYPES = {"f32": ("float", 4), "f64": ("double", 8)}
 _PANEL = 32 << 10  # bytes of a panel of B, or more
 _DEEP = 256  # ks that a panel has at least

@@ -15,8 +15,6 @@ from ...llvm.target import Machine
 if TYPE_CHECKING:
     from ....ir.core import Op
 
-__all__ = ["check"]
-
 # LLVM ends the process at assembly it cannot read, and offers no way to ask first. So a process of its own asks.
 _CHILD = """
 import pickle, sys

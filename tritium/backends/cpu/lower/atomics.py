@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer
 
-__all__ = []
-
 _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
 
 

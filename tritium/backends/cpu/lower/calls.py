@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ....ir.core import Module, Op
     from .function import Lowering
 
-__all__ = ["Callee", "write_functions"]
-
 # The parameters of every function before its own.
 _HANDED_ON = ("i64 program", "ptr grid", "ptr arena", "ptr noalias scratch")
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from .memory import Addresses
     from .scratch import Buffer
 
-__all__ = []
-
 _UPDATE = library.flag("reads", "writes", "atomic")
 _ROW = 2048  # the most lanes whose addresses are listed at once
 _BYTES = 64  # of a mask that are filled at once

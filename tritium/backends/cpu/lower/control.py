@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ....ir.core import Value
     from .function import Lowering
 
-__all__ = ["Carried", "Destination"]
-
 
 class Destination(NamedTuple):
     """The preferred buffer of a value: that of the loop-carried tile `arg`, whose next value it is."""

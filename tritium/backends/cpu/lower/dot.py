@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import View
 
-__all__ = ["look_ahead", "sums"]
-
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
           (T.bf16, T.f32): "bf16"}

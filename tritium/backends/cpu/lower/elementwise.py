@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["apply", "inline"]
-
 
 def apply(lo: Lowering, op: Op, xs: Sequence[Val]) -> Val:
     """An elementwise op on scalars or chunks."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ....ir.core import Value
     from ...llvm.writer import Loop
 
-__all__ = ["Emitter"]
-
 
 class _Numbered(NumberingWriter):
     """A writer with value numbering; `rare` counts the open cold branches.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ....ir.core import Op
     from .function import Lowering
 
-__all__ = ["APPLY", "NATIVE"]
-
 NATIVE = frozenset((name, t) for name in ("exp", "exp2") for t in (T.f32, T.f64))
 _INTRINSIC = {"float": ("ps", 16), "double": ("pd", 8)}
 _LIMITS = {T.f32: (-151.0, 128.0), T.f64: (-1076.0, 1024.0)}  # of exp2

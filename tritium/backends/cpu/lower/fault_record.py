@@ -16,8 +16,6 @@ from ....ir.core import walk
 if TYPE_CHECKING:
     from ....ir.core import Module, Op
 
-__all__ = ["record"]
-
 _MOST_PLACES = 6
 
 

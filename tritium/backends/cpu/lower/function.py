@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .scratch import Buffer
 
-__all__ = ["InductionTile", "Lowered", "Lowering", "lower"]
-
 
 class Lowered(NamedTuple):
     """A kernel as LLVM text, how much scratch memory a worker needs to run it, and its preconditions."""

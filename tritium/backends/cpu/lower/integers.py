@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .function import Lowering
 
-__all__ = ["APPLY", "divides_vectors"]
-
 
 def divides_vectors(lo: Lowering, op: Op) -> bool:
     """Whether an integer quotient or remainder is computed on vectors. Constants divide by multiplication."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .runs import Runs
     from .scratch import Buffer
 
-__all__ = ["Lines", "of_load", "of_store"]
-
 _BYTES = 64  # of a chunk
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer
 
-__all__ = ["fill", "group", "inside_rows", "rows", "width_for"]
-
 
 def width_for(lo: Lowering, shape: Sequence[int], *types: T.Scalar | T.Ptr) -> int:
     """The lanes of chunks of these element types, which take as many registers as 16 lanes of 4 bytes.

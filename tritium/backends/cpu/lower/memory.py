@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from ..fuse.index import Index, Lanes
     from .function import Lowering
 
-__all__ = ["Addresses", "addresses_of", "contiguous", "gather", "masked_gather", "prepare_store", "scatter",
-           "store_order"]
-
 
 # --- addresses ---------------------------------------------------------------------------------------------------
 class Addresses(NamedTuple):

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .predication import Mask
     from .scratch import Buffer
 
-__all__ = ["allowed", "if_alone", "update"]
-
 
 def allowed(op: Op) -> bool:
     """Whether a tile may be updated without atomic instructions."""

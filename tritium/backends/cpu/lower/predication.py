@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["Mask", "limits", "mask_of", "split_along", "split_off", "tile_inside"]
-
 
 class Mask:
     """The active lanes of a chunk: those in [low, high) (i64 indices; the first lane's is `base`), if `condition` holds

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = []
-
 
 @pulled(ops.program_id)
 def _program_id(lo: Lowering, op: Op, idx: Index) -> Val:

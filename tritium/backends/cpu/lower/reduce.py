@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer
 
-__all__ = ["Reduction", "columns", "combine"]
-
 _SMALLEST = {"int": lambda t: -(1 << t.bits - 1), "uint": lambda t: 0, "bool": lambda t: 0}
 _LARGEST = {"int": lambda t: (1 << t.bits - 1) - 1, "uint": lambda t: (1 << t.bits) - 1, "bool": lambda t: 1}
 # Combinations that LLVM can do across the lanes of a vector, by type class, and their neutral elements. That of maxnum

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..fuse.index import Index
     from .function import Lowering
 
-__all__ = ["LEAST", "Runs", "find", "source"]
-
 LEAST = 8  # runs that are known to be shorter are not looked for
 
 

@@ -11,8 +11,6 @@ from ..fuse.index import power_of_two
 if TYPE_CHECKING:
     from ...llvm.writer import Val
 
-__all__ = ["Arena", "Buffer", "View"]
-
 ALIGN = 64
 # A full chunk may be loaded where only some of its lanes are used.
 SLACK = 256

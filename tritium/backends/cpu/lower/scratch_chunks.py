@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer, View
 
-__all__ = ["fill_bytes", "place", "pointer", "read", "read_flat", "start_of", "write"]
-
 
 def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:
     """(row-major position of the first lane, offsets of the lanes from it)."""

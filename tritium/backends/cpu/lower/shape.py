@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .function import Lowering
     from .scratch import Buffer
 
-__all__ = []
-
 
 @statement(ops.reshape, ops.split)
 def _to_scalars(lo: Lowering, op: Op) -> None:

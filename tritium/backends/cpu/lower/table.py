@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ....ir.core import Block, Op
     from ....ir.opdef import OpKind
 
-__all__ = ["PULL", "STATEMENTS", "fill", "is_lazy", "lane_by_lane", "pulled", "puller", "statement", "statement_of",
-           "visits"]
-
 Fn = TypeVar("Fn", bound="Callable[..., Any]")
 PULL: dict = {}
 STATEMENTS: dict = {}

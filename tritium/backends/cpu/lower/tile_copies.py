@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ....analysis.affine import Loose
     from .function import Lowering
 
-__all__ = ["Wrap", "is_zero", "load", "store", "wrap_of"]
-
 _NARROW = 128  # bytes; shorter rows are copied faster inline
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .runs import Runs
     from .scratch import Buffer
 
-__all__ = ["contiguous_axis", "fill_across", "masks_in_place", "runs_of", "store_across", "transposed_axes"]
-
 
 def contiguous_axis(lo: Lowering, x: Value, seen: set[Value] | None = None) -> int | None:
     """The axis along which a tile's source in memory is contiguous; None if there is none."""

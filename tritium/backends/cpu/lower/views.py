@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .scratch import Buffer
     from .tile_copies import Wrap
 
-__all__ = ["demanded_part", "dot_end", "view"]
-
 
 def view(lo: Lowering, x: Op) -> View | None:
     """A view of the tile that `x` loads; None if its rows are not contiguous."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 from ...llvm.structs import resolve
 from .job import HEADER, JOB
 
-__all__ = ["IDLE", "SYMBOLS", "alone"]
-
 SYMBOLS = ("tt.alone", "tt.shared")
 
 # For kernels outside of a Python process: others may run programs without saying so.

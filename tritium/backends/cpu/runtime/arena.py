@@ -6,8 +6,6 @@ that write out of bounds.
 
 from __future__ import annotations
 
-__all__ = ["TEXT"]
-
 TEXT = """
 ; This thread's arena of at least so many bytes, 64-byte aligned; null when memory is out.
 define ptr @tt.arena(i64 %bytes) nounwind {

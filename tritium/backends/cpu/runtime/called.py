@@ -8,8 +8,6 @@ from ...launcher.parts import Part
 from ...llvm import notation, structs, writer
 from ..library import check, dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, partial, sort, tile_copy
 
-__all__ = ["PARTS"]
-
 PARTS = (
     *(Part(f"partial.{n}", s, (notation, partial), lambda _, n=n: partial.partial(n), "written")
       for n, s in partial.SYMBOLS.items()),

@@ -11,8 +11,6 @@ from ...llvm.structs import Struct, resolve
 from ...llvm.target import CpuTarget
 from .job import HEADER, JOB
 
-__all__ = ["MOST", "cooperative", "refusal"]
-
 MOST = 1024  # programs of a launch
 
 # What a launch that was not made says: of too many programs, of threads the system did not give.

@@ -23,8 +23,6 @@ from . import (
     system,
 )
 
-__all__ = ["CORE", "PARTS"]
-
 
 def _core(target: CpuTarget) -> str:
     text = "\n".join((pool.pool(target), openmp.openmp(), alone.alone(), interrupt.interrupt(),

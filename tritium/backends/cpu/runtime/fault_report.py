@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from ...llvm.structs import Struct
 
-__all__ = ["NEAR", "TEXT", "constants"]
-
 _TEXTS = {
     "kernel": "kernel `", "read": "` read from ", "wrote": "` wrote to ", "touched": "` touched ",
     "nowhere": "` used an address that no memory can have", "signalled": "` was stopped by a signal",

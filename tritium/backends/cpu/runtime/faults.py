@@ -20,8 +20,6 @@ from ...llvm.target import CpuTarget
 from . import fault_report
 from .job import HEADER, JOB
 
-__all__ = ["SYMBOLS", "faults"]
-
 SYMBOLS = ("tt.fault.install",)
 
 # What Linux hands to a handler, and is told of one.

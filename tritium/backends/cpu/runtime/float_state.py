@@ -14,8 +14,6 @@ from __future__ import annotations
 from ...llvm.notation import expand
 from ...llvm.target import CpuTarget
 
-__all__ = ["float_state"]
-
 # The default state, the bits that count, how the state is read and written.
 _REGISTER = {
     # Traps, rounding, flushing: every bit that is not zero is somebody's wish.

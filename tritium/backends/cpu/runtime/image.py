@@ -36,8 +36,6 @@ from ...llvm.target import CpuTarget, cpu_target
 if TYPE_CHECKING:  # what was linked without LLVM needs no linker
     from ...llvm import jit
 
-__all__ = ["Runtime"]
-
 
 def _core() -> Sequence[Part]:
     return imported("tritium.backends.cpu.runtime.core").PARTS

@@ -19,8 +19,6 @@ import sys
 from ...llvm.structs import resolve
 from .job import HEADER, JOB
 
-__all__ = ["IDLE", "IS_CPYTHON", "SYMBOLS", "interrupt"]
-
 SYMBOLS = ("tt.poll", "tt.pool.main", "tt.run.released")
 
 # How CPython is asked to run the handlers of signals, and how a job is run with Python's lock released.

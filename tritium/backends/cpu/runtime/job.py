@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from ...llvm.structs import Struct
 
-__all__ = ["BIT", "CHECKS", "HEADER", "JOB", "before_arena"]
-
 BIT = 1 << 62  # set in what a launcher is told of a kernel's scratch memory if its programs run at once
 
 CHECKS = Struct(

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from ...llvm.structs import Struct
 
-__all__ = ["KNOWN", "TEXT"]
-
 # A kernel, the ticks of one program in its last launch, how many programs it had, ticks of launches with so many by one
 # thread and by several (0: not known), launches since the slower was tried, and after how many it is; the way that is
 # being tried, if any, and how many launches of that are left.

@@ -13,8 +13,6 @@ from ...llvm.structs import resolve
 from . import cooperative
 from .job import BIT, CHECKS, JOB
 
-__all__ = ["SYMBOLS", "launcher"]
-
 SYMBOLS = (*native.SYMBOLS, "tt.finish", "tt.judge", "tt.def.launch_raw")
 
 _FUNCTIONS = """

@@ -22,8 +22,6 @@ import sys
 from ...llvm.structs import resolve
 from .job import HEADER, JOB
 
-__all__ = ["SYMBOLS", "find", "openmp"]
-
 SYMBOLS = ("tt.team.parallel", "tt.team.threads", "tt.team.jobs", "tt.team.cost")
 
 _TEXT = """

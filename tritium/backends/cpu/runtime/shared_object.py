@@ -28,8 +28,6 @@ from .job import HEADER
 if TYPE_CHECKING:
     from ...compiler import GPUTarget
 
-__all__ = ["launcher_so", "objects", "so"]
-
 _LAUNCHER = """
 define void @run_from_nativert(i32 %gx, i32 %gy, i32 %gz, i32 %threads, ptr %args, ptr %kernel) {
   call void %kernel(i32 %gx, i32 %gy, i32 %gz, ptr %args)

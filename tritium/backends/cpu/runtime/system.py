@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...llvm.target import CpuTarget
 
-__all__ = ["clock", "system_values"]
-
 # Ticks of a steady counter and their number per second; what to do while spinning.
 _CLOCK = {
     # Without assembly, for which LLVM has no parser on machines of another kind.

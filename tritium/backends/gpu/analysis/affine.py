@@ -346,6 +346,3 @@ def limits(dim: Dim, from_zero: bool = False) -> tuple[int, int]:
     """(least, greatest) coordinate of a box's start in a dimension that TMA takes."""
     least = -LARGEST - 1 if dim.closed and not from_zero else 0
     return least, LARGEST - dim.box if dim.size is None else LARGEST
-
-
-__all__ = ["ENDLESS", "Access", "Dim", "Form", "NoBox", "access", "bounds", "box_of", "form", "limits", "narrow"]

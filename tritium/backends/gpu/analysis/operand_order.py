@@ -137,6 +137,3 @@ def _evaluated(x: Value, values: dict[Value, Any], place: Mapping[Value, int]) -
             raise _Unproven
     values[x] = found
     return found
-
-
-__all__ = ["order_matters"]

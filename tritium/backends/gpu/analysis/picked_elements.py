@@ -61,6 +61,3 @@ def _one_of_two(mask: Value, axis: int) -> int | None:
     if form.loose or any(x for k, x in enumerate(form.strides) if k != axis):
         return None
     return {(0, 1): 1, (1, -1): 0}.get((form.base, step))
-
-
-__all__ = ["picked_element"]

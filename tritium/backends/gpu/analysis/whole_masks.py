@@ -150,6 +150,3 @@ def extremes(x: Value) -> tuple[Sum, Sum] | None:
         return None
     (a, b), (c, d) = left, right
     return (a.plus(c), b.plus(d)) if x.kind is ops.add else (a.plus(d, -1), b.plus(c, -1))
-
-
-__all__ = ["COMPARISONS", "Condition", "Guard", "Sum", "conditions", "extremes", "guards"]

@@ -243,6 +243,3 @@ def _work(op: Op, axis: int, blocks: int, good_rows: int) -> int:
     depth = op.operands[0].type.shape[-1]
     few = axis == len(op.type.shape) - 2 and op.type.shape[axis] // blocks < good_rows
     return _elements(op) * depth // (2 if few else 1)
-
-
-__all__ = ["Axes", "operand_axes"]

@@ -70,6 +70,3 @@ def _overlap(x: Op, y: Op, layout: Layout, scalars: Scalars) -> bool:
     distance = (a.base - b.base).number
     runs = [layout.contiguous(axis) for axis, step in enumerate(a.strides) if step == ONE and T.shape(x.type)[axis] > 1]
     return distance is not None and any(0 < abs(distance) < run for run in runs)
-
-
-__all__ = ["overlapping_loads"]

@@ -94,6 +94,3 @@ def affine_of(registers: Sequence[Any]) -> Affine | None:
     >>> affine_of(["%x", "%y"])
     """
     return registers.affine if type(registers) is Registers else None
-
-
-__all__ = ["Affine", "Registers", "affine_of", "distinct_values"]

@@ -192,6 +192,3 @@ def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
         x, y = xs
         return w.binary("sub", x, w.binary("mul", w.binary(spell.replace("rem", "div"), x, y), y))
     return instruction(w, spell, xs, g.module.attrs.get("enable_fp_fusion", True))
-
-
-__all__ = ["row"]

@@ -198,6 +198,3 @@ def _spread(b: Rewriter, x: Value, one: Carried) -> Value:
         return b.emit_as_is(ops.splat, (x,), {"shape": shape})
     x = b.emit_as_is(ops.expand_dims, (x,), {"axis": one.axis})
     return b.emit_as_is(ops.broadcast, (x,), {"shape": shape})
-
-
-__all__ = ["Carried", "Parts", "carried_reductions", "keep_apart"]

@@ -110,6 +110,3 @@ def _cleared(b: Rewriter, loop: Op, found: list[_Reset]) -> tuple[Value, ...]:
     for reset, flag in zip(found, outs[len(inits) :]):
         outs[reset.position] = gpu_ops.cleared(b, outs[reset.position], flag)
     return tuple(outs[: len(inits)])
-
-
-__all__ = ["clear_sums"]

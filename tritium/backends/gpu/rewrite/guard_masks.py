@@ -65,6 +65,3 @@ def _moved(x: Value, inside: list[Op], known: dict[Value, Value]) -> Value:
         known[x] = made = x.replace(operands=tuple(_moved(y, inside, known) for y in x.operands))
         inside.append(made)
     return known[x]
-
-
-__all__ = ["guard_masks"]

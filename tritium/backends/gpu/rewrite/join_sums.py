@@ -73,6 +73,3 @@ def _layout_behind(x: Value, target: Target, warps: int) -> Layout | None:
             return target.mma.accumulator(a, b, op.type, op.attrs["precision"], warps)
         todo += op.operands if op.kind.elementwise or op.kind is gpu_ops.dot_wait else ()
     return None
-
-
-__all__ = ["join_sums"]

@@ -132,6 +132,3 @@ def _taken(body: Block, branch: Op) -> Block:
     then, places = branch.regions[0], {result: k for k, result in enumerate(branch.results)}
     ends = body.ops[-1].replace(operands=tuple(then.yields[places[y]] if y in places else y for y in body.yields))
     return Block(body.args, [*body.ops[: body.ops.index(branch)], *then.ops[:-1], ends])
-
-
-__all__ = ["narrow_loops"]

@@ -320,6 +320,3 @@ def _by_op(pairs: Iterable[tuple[Value, Value]]) -> dict[Value, Any]:
         else:
             made[x] = new
     return made
-
-
-__all__ = ["nest_loops"]

@@ -87,6 +87,3 @@ def _found(loop: Op, threads: int, cost: CostModel) -> list[Carried]:
 
 
 ACCESS = 16  # bytes of the widest access of a thread
-
-
-__all__ = ["reduce_late"]

@@ -111,6 +111,3 @@ def _without(x: Value, number: int) -> Value | None:
         if number == 0:
             return x
     return None
-
-
-__all__ = ["scale_induction"]

@@ -138,6 +138,3 @@ def _spelled(b: Rewriter, literals: Sequence[Literal]) -> Value:
         made = x if made is None else b.emit_as_is(ops.and_, (made, x))
     assert made is not None  # an empty term is true
     return made
-
-
-__all__ = ["shorten_conditions"]

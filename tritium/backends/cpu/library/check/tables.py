@@ -11,8 +11,6 @@ import re
 
 from ....llvm.structs import Struct, resolve
 
-__all__ = ["CONTEXT", "KINDS", "PATTERN", "RECORD", "REGION", "SITE", "SLOTS", "STRUCTS", "flag", "named"]
-
 # What the checks of a launch know. The rows of its parameters come after it.
 CONTEXT = Struct(
     "context",
