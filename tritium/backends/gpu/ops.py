@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir import types as T
-from ...ir.core import Result
+from ...ir.core import Block, Op, Result, Value
 from ...ir.opdef import Access, op
-
-if TYPE_CHECKING:
-    from ...ir.core import Block, Op, Value
 
 
 def bytes_of(t: T.Type) -> int:

@@ -11,15 +11,13 @@ and behind it until they are waited for. All others are read back at once, and s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.core import Block, Module, Op, Result, Value, walk
 from ...ir.rewrite import annotate
 from . import ops as gpu_ops
 from .analysis.held_sums import held_sums
-
-if TYPE_CHECKING:
-    from .target import Target
+from .target import Target
 
 
 def allocate_tensor_memory(module: Module, target: Target) -> Module:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import ops
 from ...analysis.arithmetic import EVERYTHING
 from ...analysis.polynomial import Poly, Scalars
 from ...ir import types as T
-from ...ir.core import Arg, Op
+from ...ir.builder import Builder
+from ...ir.core import Arg, Op, Value
 from ...named_tuples import NamedTuple
 from .analysis.affine import ENDLESS, Access, limits
-
-if TYPE_CHECKING:
-    from ...ir.builder import Builder
-    from ...ir.core import Value
 
 
 class Roles(NamedTuple):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...compiler import GPUTarget
 from ...gpu_runtime import launch as shared
 from ...gpu_runtime import launcher as shared_launcher
 from ...launcher import image
+from ...launcher.image import Host
 from ...launcher.parts import Part
 from ...launcher.writers import PARTS, WRITERS
 from . import launcher
 from .hip import HIP, HipError
 from .messages import Messages
-
-if TYPE_CHECKING:
-    from ...compiler import GPUTarget
-    from ...launcher.image import Host
 
 PART = Part("hip", launcher.SYMBOLS, (*WRITERS, shared_launcher, launcher), lambda target: launcher.launcher(),
             effort="plain")

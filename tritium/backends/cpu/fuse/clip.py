@@ -8,14 +8,10 @@ that write a buffer for such a reduction run as far.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Value
-
-if TYPE_CHECKING:
-    from ....ir.opdef import OpKind
+from ....ir.opdef import OpKind
 
 
 def clip_mask(op: Op) -> Value | None:

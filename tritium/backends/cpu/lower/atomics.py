@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ...llvm.rows import ORDERINGS, atomic_name, llvm_type
-from ..fuse.index import unravel
+from ..fuse.index import Index, unravel
 from . import plain_atomics, scratch_chunks
 from .memory import addresses_of
 from .predication import mask_of
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
     from .scratch import Buffer
 

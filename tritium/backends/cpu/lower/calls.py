@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import callees_first, walk
+from ....ir.core import Module, Op, callees_first, walk
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import results_type, symbol, value
 from .table import statement
 
 if TYPE_CHECKING:
-    from ....ir.core import Module, Op
     from .function import Lowering
 
 # The parameters of every function before its own.

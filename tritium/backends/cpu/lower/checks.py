@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....ir import types as T
 from ...llvm.rows import memory_type
-from ...llvm.writer import lanes, vector
+from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of
-from ..fuse.index import chunks, width_of
+from ..fuse.index import Index, chunks, width_of
 from ..library import check as library
 from . import loop_nests, scratch_chunks
-from .memory import addresses_of, masked_gather
+from .memory import Addresses, addresses_of, masked_gather
 from .predication import mask_of
 from .table import statement
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from ....analysis.affine import Form
     from ....ir.core import Op, Value
     from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
-    from .memory import Addresses
     from .scratch import Buffer
 
 _UPDATE = library.flag("reads", "writes", "atomic")

@@ -7,13 +7,13 @@ pointers or indices that every iteration advances by a uniform amount is carried
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result
+from ....ir.core import Arg, Block, Op, Result, Value
 from ....ir.rewrite import captured, inputs
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
@@ -25,13 +25,9 @@ from ..fuse.buffering import induction_tiles
 from ..fuse.dependences import positionwise
 from . import loop_nests
 from .dot import look_ahead, sums
-from .function import InductionTile
+from .function import InductionTile, Lowering
 from .scratch import Buffer
 from .table import statement
-
-if TYPE_CHECKING:
-    from ....ir.core import Value
-    from .function import Lowering
 
 
 class Destination(NamedTuple):

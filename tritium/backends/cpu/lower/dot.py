@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Block, Op, Value
 from ....passes.simplify import number
-from ...llvm.writer import value
+from ...llvm.writer import Val, value
 from ..fuse import ops as cpu_ops
 from ..library import dot, dot_neon, dot_vnni
 from . import loop_nests, scratch_chunks, views
-from .scratch import Buffer
+from .scratch import Buffer, View
 from .table import statement
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Value
-    from ...llvm.writer import Val
     from .function import Lowering
-    from .scratch import View
 
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",

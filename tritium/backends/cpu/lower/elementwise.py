@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Result
+from ....ir.core import Block, Op, Result, Value
 from ....passes.simplify import number
 from ...llvm.rows import bitcast, elementwise, memory_type
-from ...llvm.writer import lanes
-from ..fuse.index import ravel, source_index, width_of
+from ...llvm.writer import Val, lanes
+from ..fuse.index import Index, ravel, source_index, width_of
 from . import exp, integers, remainders, scratch_chunks
 from .predication import mask_of
 from .table import PULL, pulled, statement
 
 if TYPE_CHECKING:
-    from ....ir.core import Block, Value
-    from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
 
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ....ir import types as T
+from ....ir.core import Value
 from ...llvm.numbering import NumberingWriter
-from ...llvm.writer import Level, Val, lanes, value, vector
-
-if TYPE_CHECKING:
-    from ....ir import types as T
-    from ....ir.core import Value
-    from ...llvm.writer import Loop
+from ...llvm.writer import Level, Loop, Val, lanes, value, vector
 
 
 class _Numbered(NumberingWriter):

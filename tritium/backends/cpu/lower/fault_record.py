@@ -5,16 +5,12 @@ from __future__ import annotations
 import linecache
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.accesses import accesses, writes
 from ....errors import arrow, innermost, outermost
 from ....ir import types as T
-from ....ir.core import walk
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op
+from ....ir.core import Module, Op, walk
 
 _MOST_PLACES = 6
 

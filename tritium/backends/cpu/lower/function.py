@@ -11,34 +11,30 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Arg, Op, Result
+from ....ir.core import Arg, Block, Module, Op, Result, Value
 from ....ir.preconditions import Preconditions, preconditions_of
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from ...llvm.rows import llvm_type, memory_type
+from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, lanes, symbol
 from ..fuse import ops as cpu_ops
 from ..fuse import polls, uniform_quotients
 from ..fuse.demanded_dots import masks_of_stores
+from ..fuse.index import Index
 from ..fuse.plan import is_scalar
 from ..runtime.job import before_arena
 from . import loop_nests, scratch_chunks, table
 from .emit import Emitter
 from .fault_record import record
-from .scratch import Arena, View
+from .scratch import Arena, Buffer, View
 from .table import is_lazy, puller, statement, statement_of
-
-if TYPE_CHECKING:
-    from ....ir.core import Block, Module, Value
-    from ...llvm.target import CpuTarget
-    from ..fuse.index import Index
-    from .scratch import Buffer
 
 
 class Lowered(NamedTuple):

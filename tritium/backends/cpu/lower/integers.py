@@ -14,13 +14,12 @@ from .... import ops
 from ....ir import types as T
 from ....passes.simplify import number
 from ...llvm.rows import convert, elementwise
-from ...llvm.writer import lanes, vector
+from ...llvm.writer import Val, lanes, vector
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ....ir.opdef import OpKind
     from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
     from .function import Lowering
 
 

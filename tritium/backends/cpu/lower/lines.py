@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
-from ..fuse.index import iota
+from ....ir.core import Op, Value
+from ..fuse.index import Index, iota
 from ..fuse.uniform_quotients import axis_info_of
 from . import memory, predication, runs, scratch_chunks
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
     from .runs import Runs
     from .scratch import Buffer

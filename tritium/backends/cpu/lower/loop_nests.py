@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ....passes.simplify import number
 from ..fuse import ops as cpu_ops
 from ..fuse import uniform_quotients
 from ..fuse.affine import described, form_of
-from ..fuse.index import chunks, width_of
+from ..fuse.index import Chunks, Index, chunks, width_of
 from . import integers, lines, memory, predication, reduce, runs, scratch_chunks, tile_copies, transpose, views
 from .scratch_chunks import write
 from .table import statement
 from .tile_copies import is_zero
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ...llvm.writer import Val
-    from ..fuse.index import Chunks, Index
     from .function import Lowering
     from .scratch import Buffer
 

@@ -12,22 +12,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
-from ....analysis.affine import Form, is_uniform
+from ....analysis.affine import Form, Loose, is_uniform
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ....named_tuples import NamedTuple
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, mangle, value, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
-from ..fuse.index import iota, lanes_of, plus, width_of
+from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
 from ..fuse.uniform_quotients import counting, first_number
 from .predication import Mask, mask_of
 from .table import pulled, statement
 
 if TYPE_CHECKING:
-    from ....analysis.affine import Loose
-    from ....ir.core import Value
-    from ..fuse.index import Index, Lanes
     from .function import Lowering
 
 

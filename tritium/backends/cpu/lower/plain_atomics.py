@@ -13,16 +13,14 @@ from ....ir import types as T
 from ...llvm.rows import llvm_type
 from ..fuse.index import chunks, width_of
 from . import loop_nests, scratch_chunks
-from .memory import addresses_of, store_order
-from .predication import mask_of
+from .memory import Addresses, addresses_of, store_order
+from .predication import Mask, mask_of
 
 if TYPE_CHECKING:
     from ....ir.core import Op
     from ...llvm.numbering import NumberingWriter
     from ...llvm.writer import Val
     from .function import Lowering
-    from .memory import Addresses
-    from .predication import Mask
     from .scratch import Buffer
 
 

@@ -13,18 +13,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .... import ops
-from ....analysis.affine import strides_behind
+from ....analysis.affine import Form, Loose, strides_behind
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ...llvm.writer import Val, lanes
 from ..fuse.affine import form_of, loose_index
-from ..fuse.index import iota, source_index, width_of
+from ..fuse.index import Index, iota, source_index, width_of
 from ..fuse.uniform_quotients import counting
 
 if TYPE_CHECKING:
-    from ....analysis.affine import Form, Loose
-    from ....ir.core import Value
-    from ..fuse.index import Index
     from .function import Lowering
 
 

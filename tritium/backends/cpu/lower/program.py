@@ -11,8 +11,8 @@ from .... import ops
 from ....errors import arrow, innermost
 from ....ir import types as T
 from ...llvm.rows import llvm_type
-from ...llvm.writer import results_type, vector
-from ..fuse.index import chunks, unravel
+from ...llvm.writer import Val, results_type, vector
+from ..fuse.index import Index, chunks, unravel
 from ..library.debug import print_line
 from .assembly import check as check_assembly
 from .reduce import each
@@ -20,8 +20,6 @@ from .table import pulled, statement
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
 
 

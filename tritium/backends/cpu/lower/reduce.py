@@ -16,17 +16,15 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 from ...llvm.rows import llvm_type
-from ...llvm.writer import lanes, vector
+from ...llvm.writer import Val, lanes, vector
 from ..fuse import uniform_quotients
-from ..fuse.index import ZERO, Chunks, chunks, unravel, width_of
+from ..fuse.index import ZERO, Chunks, Index, chunks, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
 from .table import statement
 
 if TYPE_CHECKING:
     from ....ir.core import Block, Op
-    from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
     from .scratch import Buffer
 

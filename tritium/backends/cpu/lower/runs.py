@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....analysis.runs import Growth, Test
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ....named_tuples import NamedTuple
 from ..fuse.affine import form_of
-from ..fuse.index import source_index
+from ..fuse.index import Index, source_index
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
 
 LEAST = 8  # runs that are known to be shorter are not looked for

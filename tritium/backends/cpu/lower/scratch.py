@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ....ir import types as T
+from ...llvm.writer import Val
 from ..fuse.index import power_of_two
-
-if TYPE_CHECKING:
-    from ...llvm.writer import Val
 
 ALIGN = 64
 # A full chunk may be loaded where only some of its lanes are used.

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
-from ..fuse.index import iota, lanes_of, plus, width_of
+from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
 from . import memory
-from .scratch import ALIGN
+from .scratch import ALIGN, Buffer, View
 
 if TYPE_CHECKING:
-    from ..fuse.index import Index, Lanes
     from .function import Lowering
-    from .scratch import Buffer, View
 
 
 def place(lo: Lowering, buffer: Buffer | View, idx: Index) -> Any:

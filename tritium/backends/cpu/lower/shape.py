@@ -9,15 +9,13 @@ from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
 from ...llvm.rows import memory_type
-from ...llvm.writer import lanes, vector
-from ..fuse.index import ZERO, chunks, width_of
+from ...llvm.writer import Val, lanes, vector
+from ..fuse.index import ZERO, Index, chunks, width_of
 from . import loop_nests, memory, scratch_chunks
 from .table import pulled, statement
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...llvm.writer import Val
-    from ..fuse.index import Index
     from .function import Lowering
     from .scratch import Buffer
 

@@ -13,15 +13,13 @@ ops on scalars are evaluated in place. An op in neither table cannot be compiled
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
-
-if TYPE_CHECKING:
-    from ....ir.core import Block, Op
-    from ....ir.opdef import OpKind
+from ....ir.core import Block, Op
+from ....ir.opdef import OpKind
 
 Fn = TypeVar("Fn", bound="Callable[..., Any]")
 PULL: dict = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
-from ....analysis.affine import Form, is_uniform, strides_behind
+from ....analysis.affine import Form, Loose, is_uniform, strides_behind
 from ....ir import types as T
 from ....ir.core import Op
 from ....named_tuples import NamedTuple
@@ -19,7 +19,6 @@ from . import predication
 from .scratch import Buffer
 
 if TYPE_CHECKING:
-    from ....analysis.affine import Loose
     from .function import Lowering
 
 _NARROW = 128  # bytes; shorter rows are copied faster inline

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ..fuse.affine import form_of
-from ..fuse.index import ZERO, iota
+from ..fuse.index import ZERO, Coordinate, Index, iota
 from . import memory, predication, runs, scratch_chunks
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ...llvm.writer import Val
-    from ..fuse.index import Coordinate, Index
     from .function import Lowering
     from .runs import Runs
     from .scratch import Buffer

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Op, Value
 from ...llvm.rows import memory_type
 from ..fuse.affine import form_of
 from ..fuse.demanded_dots import divides_integers
 from ..library import dot_amx
 from . import loop_nests, predication, tile_copies
-from .scratch import View
+from .scratch import Buffer, View
 
 if TYPE_CHECKING:
-    from ....ir.core import Value
     from ...llvm.writer import Val
     from .function import Lowering
-    from .scratch import Buffer
     from .tile_copies import Wrap
 
 

@@ -9,17 +9,15 @@ follow from the kernel's arguments and the grid; only the start of the box may d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .... import ops
+from ....analysis.affine import Form as Terms
 from ....analysis.affine import is_uniform, strides_behind
 from ....analysis.polynomial import ZERO, Poly, Scalars
 from ....ir import types as T
 from ....ir.core import Arg, Op, Value
 from ....named_tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from ....analysis.affine import Form as Terms
 
 Limit: TypeAlias = "tuple[int | None, Poly | None, Poly | None]"  # (axis, low, high); no axis: 0 < high
 

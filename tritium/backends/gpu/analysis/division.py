@@ -7,17 +7,13 @@ For 0 <= x < 2^21 the quotient is (x + 0.5) / y truncated, even with a relative 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....analysis.ranges import Derivations, assume
 from ....ir import types as T
 from ....ir.bounds import bounds
 from ....ir.core import Module, Op, walk
 from ....passes.simplify import number
-
-if TYPE_CHECKING:
-    from .preconditions import Row
+from .preconditions import Row
 
 SMALL = 1 << 21
 _KINDS = (ops.div, ops.rem)

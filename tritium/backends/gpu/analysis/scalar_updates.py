@@ -11,17 +11,12 @@ from an update may run ahead of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 from ....analysis.accesses import origins_of
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Module, Op, walk
 from ....ir.rewrite import uses
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from ....ir.core import Module, Op
 
 
 def is_ordered_update(op: Op) -> bool:

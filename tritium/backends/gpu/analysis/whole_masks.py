@@ -9,19 +9,14 @@ index tile are sums of scalars and a number; where an index tile is not of that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.builder import Builder
+from ....ir.core import Block, Op, Value
 from ....named_tuples import NamedTuple
 from ....passes.simplify import number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ....ir.builder import Builder
-    from ....ir.core import Block, Value
 
 
 class Sum(NamedTuple):

@@ -10,14 +10,12 @@ Tiles computed from scalars alone belong to no dimension: they are rematerialize
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Block, Module, Op, Result, Value
-
-if TYPE_CHECKING:
-    from ..cost_model import CostModel
+from ..cost_model import CostModel
 
 Along: TypeAlias = "tuple[int | None, ...]"  # an axis of each operand
 Node: TypeAlias = "tuple[Value, int]"  # an axis of a value

@@ -14,7 +14,7 @@ same argument of the kernel; also where the program waits for other programs, or
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
@@ -26,11 +26,9 @@ from ....passes.inline_calls import inline_calls
 from ....passes.licm import licm
 from ....passes.simplify import full
 from .. import ops as gpu_ops
+from ..cost_model import CostModel
+from ..target import Target
 from .axes import Axes
-
-if TYPE_CHECKING:
-    from ..cost_model import CostModel
-    from ..target import Target
 
 
 def split_clusters(module: Module, target: Target) -> Module:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ....ir.core import Op
+from ...llvm.writer import Val
 from .. import ops as gpu_ops
 from ..layout.linear import image
 from ..layout.swizzle import swizzled
@@ -13,10 +14,6 @@ from .convert import read, write
 from .function import LOWER, Lowering, lower
 from .memory import allowed
 from .shared_memory import Passage, wait_for_tma
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.writer import Val
 
 
 @lower(gpu_ops.multibuffer)

@@ -5,23 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....errors import innermost
 from ....ir import types as T
 from ....ir.core import Op, Value
 from ....passes.regions import counts_down
+from ...llvm.numbering import NumberingWriter
 from ...llvm.writer import Level, Val, value
 from ..analysis.held_sums import held_sums
+from ..layout.linear import Layout
 from ..shared_memory.needs import takes_shared
 from .convert import pack
 from .function import LOWER, Lowering, llvm_type, lower, spread_need
-
-if TYPE_CHECKING:
-    from ...llvm.numbering import NumberingWriter
-    from ..layout.linear import Layout
-
 
 RARE_TOGETHER = 4  # registers that share a branch around rare values; their usual ones are all held before it
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
+from ...llvm.numbering import NumberingWriter
+from ...llvm.writer import Val
 from .. import ops as gpu_ops
 from ..analysis.scalar_updates import is_ordered_update
 from ..layout.values import LARGE, layout_of
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
 from .words import constant, memory_type, to_memory
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
 
 
 def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:

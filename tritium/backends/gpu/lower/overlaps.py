@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....analysis.polynomial import Poly, Scalars
 from ....ir import types as T
 from ....ir.core import Block, Op
+from ..layout.linear import Layout
 from ..layout.values import layout_of
-
-if TYPE_CHECKING:
-    from ..layout.linear import Layout
 
 ONE = Poly.of(1)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
 from ....named_tuples import NamedTuple
 from ...llvm.writer import Val, value
 from ..layout.linear import axis_bits, coordinates, without_bits
@@ -16,9 +17,6 @@ from . import words
 from .function import LOWER, Lowering, lower
 from .registers import Affine, Registers, affine_of, distinct_values, in_pairs
 from .words import llvm_type
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
 
 
 @lower(ops.constant)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ...llvm.writer import vector
+from ...llvm.writer import Val, vector
 from ..layout.linear import Layout, image, log2, span_of
 from ..shared_memory.needs import addresses
 from .words import llvm_type, unpack
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...llvm.writer import Val
     from .function import Lowering
 
 BANK_ROW = 128  # bytes that all banks serve in one pass

@@ -11,16 +11,14 @@ Tensor cores have a product of 8-bit floats that becomes an operand in such a la
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ....ir import types as T
+from ...llvm.writer import Val
 from ..layout.linear import Layout, conversion, log2
 from .function import Lowering, llvm_type
 from .shared_memory import passes, plan
 from .words import pack_words, unpack_word
 
-if TYPE_CHECKING:
-    from ....ir import types as T
-    from ...llvm.writer import Val
 
 def shuffled(source: Layout, to: Layout, size: int, barriers: int) -> tuple[Layout, Layout] | None:
     """(source, result) of a conversion by shuffles with their registers in order: bits of a word, bits that stay, bits

@@ -9,22 +9,20 @@ merges, those blocks that are to go down are complemented meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
+from ...llvm.writer import Val
 from ..layout.axis import Axis
+from ..layout.linear import Layout
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need, Room, takes_shared
 from .control import guarded
 from .function import Lowering, llvm_type, lower
 from .reduce import exchange_need, exchange_threads
 from .shared_memory import Passage
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.writer import Val
-    from ..layout.linear import Layout
 
 WRITTEN_OUT = 1024  # comparisons of words in a thread; the assembler's time grows faster than their number
 

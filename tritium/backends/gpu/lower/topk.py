@@ -8,21 +8,18 @@ half each: `Runs` says where the bits of the index are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
+from ...llvm.writer import Val
 from ..layout.axis import Merge, Runs, Swap, bit_of
+from ..layout.linear import Layout
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, lower
 from .reduce import exchange_need
 from .sort import Network, key_type
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.writer import Val
-    from ..layout.linear import Layout
 
 
 def _runs(op: Op) -> Runs:

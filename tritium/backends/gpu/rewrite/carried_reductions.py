@@ -11,20 +11,16 @@ The result is the same but for the order of the combination, which the language 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result
-from ....ir.rewrite import sweep, uses
+from ....ir.core import Arg, Block, Module, Op, Result, Value
+from ....ir.opdef import OpKind
+from ....ir.rewrite import Rewriter, sweep, uses
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from ....passes.simplify import number
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.opdef import OpKind
-    from ....ir.rewrite import Rewriter
 
 Parts = tuple[int, int, int]
 

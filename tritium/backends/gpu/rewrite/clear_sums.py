@@ -12,21 +12,15 @@ the dot of an iteration may be in flight when the next one begins: only the bran
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, Result, behind_views
-from ....ir.rewrite import inputs, substitute, sweep
+from ....ir.core import Block, Module, Op, Result, Value, behind_views
+from ....ir.rewrite import Rewriter, inputs, substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..pipeline.loop_info import is_zero, stages_of
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
+from ..target import Target
 
 
 class _Reset(NamedTuple):

@@ -18,21 +18,16 @@ address or mask comes from a loaded value begins another group. Kernels with dot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, walk
+from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, effects
 from .. import ops as gpu_ops
 from ..layout.values import LARGE, layout_of
+from ..target import Target
 from .unroll_loops import operations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ....ir.core import Module, Value
-    from ..target import Target
 
 
 def fence_loads(module: Module, target: Target) -> Module:

@@ -13,19 +13,14 @@ are flattened, such as `if program < rest: tiles += 1`: bounds of loops then dep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, walk
+from ....ir.builder import Builder
+from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.simplify import apply_rules
 from ..pipeline.loop_info import stages_of
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Module, Op, Value
 
 MOST = 64  # ops of both sides: what is computed in vain should be little beside a dot
 MOST_SCALARS = 4  # the same for scalars outside of loops: they cost as much as the branch

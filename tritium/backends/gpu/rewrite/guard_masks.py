@@ -11,19 +11,12 @@ one loop: buffers, the ping-pong schedule and dots in flight are as without it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
-from ..analysis.whole_masks import guards
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
-    from ..analysis.whole_masks import Guard
+from ..analysis.whole_masks import Guard, guards
 
 
 def guard_masks(module: Module) -> Module:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
@@ -24,10 +24,8 @@ from ....ir.core import Arg, Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from ....passes.simplify import number
+from ..analysis.preconditions import Row
 from ..ops import op_of
-
-if TYPE_CHECKING:
-    from ..analysis.preconditions import Row
 
 ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants
 

@@ -12,20 +12,13 @@ does not wait for them between its products.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, walk
+from ....ir.core import Module, Op, Value, walk
 from .. import ops as gpu_ops
-from ..layout.linear import axis_bits
-from .carried_reductions import carried_reductions, keep_apart
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ..layout.linear import Layout
-    from ..target import Target
-    from .carried_reductions import Parts
+from ..layout.linear import Layout, axis_bits
+from ..target import Target
+from .carried_reductions import Parts, carried_reductions, keep_apart
 
 
 def join_sums(module: Module, target: Target) -> Module:

@@ -12,7 +12,7 @@ weights of rows are constants.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from .... import ops
 from ....ir import types as T
@@ -20,10 +20,6 @@ from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.dce import dce
 from ....passes.simplify import apply_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 
 def leave_early(module: Module) -> Module:

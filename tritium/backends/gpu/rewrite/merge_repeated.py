@@ -13,7 +13,6 @@ two may have different values: the second is chosen by the mask.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
@@ -23,10 +22,8 @@ from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.simplify import full
+from ..cost_model import CostModel
 from ..ops import bytes_of
-
-if TYPE_CHECKING:
-    from ..cost_model import CostModel
 
 
 def merge_repeated(lanes: int, cost: CostModel) -> Callable[[Module], Module]:

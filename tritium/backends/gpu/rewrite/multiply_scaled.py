@@ -6,16 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from .. import ops as gpu_ops
-
-if TYPE_CHECKING:
-    from ..target import Target
+from ..target import Target
 
 
 def multiply_scaled(module: Module, target: Target) -> Module:

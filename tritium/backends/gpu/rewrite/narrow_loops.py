@@ -10,22 +10,16 @@ gone, and the loop is pipelined, as its loads and dots are in no branch. (A case
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, walk
-from ....ir.rewrite import effects, substitute, sweep
+from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, effects, substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.simplify import number
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
 
 
 class _Limit(NamedTuple):

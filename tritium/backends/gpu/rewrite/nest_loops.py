@@ -15,26 +15,20 @@ into the next tile, can load for it. (The inverse of loop flattening.) Steps tim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from .... import ops
 from ....analysis.induction import steps as increments
 from ....analysis.polynomial import Scalars
 from ....ir import types as T
-from ....ir.core import Block, Op, Result, walk
-from ....ir.rewrite import captured, effects, inputs, substitute, sweep
+from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.rewrite import Rewriter, captured, effects, inputs, substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.licm import licm
 from ....passes.simplify import number, simplify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
-
 
 MOST = 64  # ops that are computed again for a branch outside of the inner loop
 

@@ -11,17 +11,13 @@ others load again. A tile that is stored, too, stays as it is. The order of a re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Module, Op, Result, Value, walk
 from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-
-if TYPE_CHECKING:
-    from ..target import Target
+from ..target import Target
 
 MOST = 128  # elements of a tile in each thread that are reduced at once
 CHUNK = MOST // 4  # elements of a chunk in each thread for one or two tiles; half of that for four, a quarter for more

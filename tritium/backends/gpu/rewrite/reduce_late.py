@@ -13,18 +13,13 @@ it (`CostModel.held_bytes`). Loops with dots have their sums joined by `join_sum
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Module, Op, walk
 from ....passes.functions import each_function
-from .carried_reductions import Carried, carried_reductions, keep_apart
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op
-    from ..cost_model import CostModel
-    from .carried_reductions import Parts
+from ..cost_model import CostModel
+from .carried_reductions import Carried, Parts, carried_reductions, keep_apart
 
 
 def reduce_late(lanes: int, cost: CostModel) -> Callable[[Module], Module]:

@@ -11,8 +11,6 @@ recomputed from every eighth index; if that is not possible the load stays.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis, analyze
 from ....ir import types as T
@@ -26,9 +24,7 @@ from ....passes.simplify import full, number
 from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
-
-if TYPE_CHECKING:
-    from ..target import Target
+from ..target import Target
 
 
 def eliminate_redundant_loads(module: Module, target: Target) -> Module:

@@ -10,18 +10,12 @@ their index for anything else stay as they are, and so do those with dots, which
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
-from ....ir.core import Op, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.regions import constant_of
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
 
 
 @each_function

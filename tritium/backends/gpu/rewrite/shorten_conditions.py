@@ -12,18 +12,15 @@ are two. Its `cat` chooses zero for each part where the part is not, and then am
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Module, Op, Value
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.simplify import number, truth
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
 
 Literal: TypeAlias = "tuple[Value, bool]"  # a condition, or its opposite
 Term: TypeAlias = "frozenset[Literal]"  # a conjunction

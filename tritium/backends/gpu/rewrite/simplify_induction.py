@@ -9,18 +9,16 @@ a later iteration needs only that scalar. Tiles with the same step share it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
+from ....ir.builder import Builder
 from ....ir.core import Module, Op, Value
 from ....ir.rewrite import substitute, sweep
 from ....passes.functions import each_function
 from ....passes.simplify import number
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
 
 
 @each_function

@@ -6,16 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Module, Op, Value
 from ....ir.rewrite import Rewriter, sweep
 from ..layout.linear import log2
-
-if TYPE_CHECKING:
-    from ..target import Target
+from ..target import Target
 
 # Comparisons of words in a thread. The assembler takes four seconds for as many, up to twenty for half as many again.
 WRITTEN_OUT = 2560

@@ -12,18 +12,15 @@ accumulator is added separately, in f32.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
+from ....ir.builder import Builder
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import sweep
 from ....named_tuples import NamedTuple
 from ....passes.simplify import full
 from ..target import Target
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
 
 
 class Way(NamedTuple):

@@ -18,7 +18,7 @@ Transposes only rename registers. A dot with fewer than 64 rows fits wgmma only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
@@ -29,9 +29,7 @@ from ..layout.rules import simple
 from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_loaded, stages_of
 from ..pipeline.schedule import prefetched_loads
-
-if TYPE_CHECKING:
-    from ..target import Target
+from ..target import Target
 
 
 def swap_operands(module: Module, target: Target) -> Module:

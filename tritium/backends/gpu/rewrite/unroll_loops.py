@@ -32,21 +32,18 @@ Loops with dots are left to the software pipeline, and those that ask for stages
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Block, Module, Op, Result, Value, walk
-from ....ir.rewrite import effects, substitute, sweep
+from ....ir.rewrite import Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
 from ....passes.regions import constant_of, trip_count
 from ....passes.simplify import apply_rules, truth
 from ..analysis.whole_masks import COMPARISONS, conditions, extremes
-
-if TYPE_CHECKING:
-    from ....ir.rewrite import Rewriter
-    from ..cost_model import CostModel
+from ..cost_model import CostModel
 
 
 def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:

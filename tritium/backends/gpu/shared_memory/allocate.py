@@ -21,15 +21,13 @@ attributes that say how. The module's `shared_bytes` is what a program takes in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....ir.core import Block, Module, Op, called, callees_first
 from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
+from ..target import Target
 from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, use_of
-
-if TYPE_CHECKING:
-    from ..target import Target
 
 Range = tuple[int, int]  # of addresses: (start, end)
 

@@ -19,19 +19,15 @@ Atomic updates of one element have two barriers, too, which order them among the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 from .... import ops
 from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import annotate
 from .. import ops as gpu_ops
 from ..analysis.scalar_updates import is_ordered_update, unobserved_updates
+from ..target import Target
 from .needs import Use, use_of, written
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from ..target import Target
 
 
 def insert_barriers(module: Module, target: Target) -> Module:

@@ -10,17 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
-from ....ir.core import Op
+from ....ir.core import Op, Value
+from ....ir.opdef import OpKind
 from ....named_tuples import NamedTuple
 from .. import ops as gpu_ops
-
-if TYPE_CHECKING:
-    from ....ir.core import Value
-    from ....ir.opdef import OpKind
-    from ..target import Target
+from ..target import Target
 
 SCRATCH_ALIGNMENT = 16  # bytes: the widest access
 BUFFER_ALIGNMENT = 1024  # bytes: where swizzled rows repeat

@@ -16,7 +16,7 @@ from ...gpu.lower.convert import write
 from ...gpu.lower.dot import operands_need as both_operands
 from ...gpu.lower.shared_memory import Passage
 from ...gpu.lower.words import pack_words
-from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT
+from ...gpu.shared_memory.needs import BUFFER_ALIGNMENT, Need
 from . import fragments
 from .statements import statement
 from .tensor_types import NAMES, STEP, multiplies
@@ -24,7 +24,6 @@ from .warp_roles import await_ping_pong
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...gpu.shared_memory.needs import Need
     from ...llvm.writer import Val
     from .target import NvLowering
 
