@@ -325,30 +325,47 @@ def _handle(stream: Any, device: int) -> int:
 # -- streams and events ------------------------------------------------------------------------------------------------
 
 
-class Stream:
-    """A queue of work on a GPU, independent of the default stream. Within `with stream:`, launches go to it."""
+class _Handle:
+    """What the driver knows a stream or an event by; given back when nothing refers to it."""
 
-    def __init__(self, device: Any = None, priority: int = 0):
+    kind: str
+
+    def __init__(self, device: Any, *options: int):
         self.gpu, self.device_index = gpu(), _index(device)
         found = ctypes.c_void_p()
+        self._call(f"{self.kind}_create", ctypes.byref(found), *options)
+        self.handle = found.value
+        weakref.finalize(self, _release, self.gpu, self.device_index, f"{self.kind}_destroy", self.handle)
+
+    def _call(self, name: str, *args: Any) -> None:
         with self.gpu.on(self.device_index):
-            self.gpu.call("stream_create", ctypes.byref(found), 1, priority)
-        self.handle = self.cuda_stream = found.value
-        weakref.finalize(self, _release, self.gpu, self.device_index, "stream_destroy", self.handle)
+            self.gpu.call(name, *args)
 
     def synchronize(self):
-        """Wait until everything in the stream is done."""
-        with self.gpu.on(self.device_index):
-            self.gpu.call("stream_synchronize", ctypes.c_void_p(self.handle))
+        """Wait until everything in the stream is done, or until a stream has come to the event."""
+        self._call(f"{self.kind}_synchronize", ctypes.c_void_p(self.handle))
 
     def query(self):
-        """Whether everything in the stream is done."""
-        return _done(self.gpu, "stream_query", self.device_index, self.handle)
+        """Whether everything in the stream is done, or a stream has come to the event."""
+        with self.gpu.on(self.device_index):
+            code = self.gpu.function(f"{self.kind}_query")(ctypes.c_void_p(self.handle))
+        if code not in (0, NOT_YET):
+            raise self.gpu.error(f"{self.gpu.named(f'{self.kind}_query')} failed: {self.gpu.explain(code)}")
+        return code == 0
+
+
+class Stream(_Handle):
+    """A queue of work on a GPU, independent of the default stream. Within `with stream:`, launches go to it."""
+
+    kind = "stream"
+
+    def __init__(self, device: Any = None, priority: int = 0):
+        super().__init__(device, 1, priority)
+        self.cuda_stream = self.handle
 
     def wait_event(self, event: Event) -> None:
         """What is queued from now on waits for an event."""
-        with self.gpu.on(self.device_index):
-            self.gpu.call("stream_wait", ctypes.c_void_p(self.handle), ctypes.c_void_p(event.handle), 0)
+        self._call("stream_wait", ctypes.c_void_p(self.handle), ctypes.c_void_p(event.handle), 0)
 
     def wait_stream(self, stream: Stream) -> None:
         """What is queued from now on waits for what is in another stream now."""
@@ -367,37 +384,21 @@ class Stream:
         return f"Stream({self.handle:#x} on {MEMORY}:{self.device_index})"
 
 
-class Event:
+class Event(_Handle):
     """A mark in a stream, to wait for or to take the time between two of them."""
 
+    kind = "event"
+
     def __init__(self, enable_timing: bool = False, device: Any = None):
-        self.gpu, self.device_index = gpu(), _index(device)
-        found = ctypes.c_void_p()
-        with self.gpu.on(self.device_index):
-            self.gpu.call("event_create", ctypes.byref(found), 0 if enable_timing else 2)
-        self.handle = found.value
-        weakref.finalize(self, _release, self.gpu, self.device_index, "event_destroy", self.handle)
+        super().__init__(device, 0 if enable_timing else 2)
 
     def record(self, stream: Any = None) -> None:
         """Put the mark at the end of a stream, the current one by default."""
-        with self.gpu.on(self.device_index):
-            self.gpu.call("event_record", ctypes.c_void_p(self.handle),
-                      ctypes.c_void_p(_handle(stream, self.device_index)))
-
-    def synchronize(self):
-        """Wait until the stream has come to the mark."""
-        with self.gpu.on(self.device_index):
-            self.gpu.call("event_synchronize", ctypes.c_void_p(self.handle))
-
-    def query(self):
-        """Whether the stream has come to the mark."""
-        return _done(self.gpu, "event_query", self.device_index, self.handle)
+        self._call("event_record", ctypes.c_void_p(self.handle), ctypes.c_void_p(_handle(stream, self.device_index)))
 
     def wait(self, stream: Any = None) -> None:
         """Have a stream, the current one by default, wait for the mark."""
-        with self.gpu.on(self.device_index):
-            self.gpu.call("stream_wait", ctypes.c_void_p(_handle(stream, self.device_index)),
-                      ctypes.c_void_p(self.handle), 0)
+        self._call("stream_wait", ctypes.c_void_p(_handle(stream, self.device_index)), ctypes.c_void_p(self.handle), 0)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds from this mark to another one; both made with `enable_timing` and reached."""
@@ -409,11 +410,3 @@ class Event:
             raise self.gpu.error(f"{self.gpu.named('event_elapsed')} failed: {self.gpu.explain(code)}\nhint: make both "
                                  "events with enable_timing=True, record them and wait for the second")
         return found.value
-
-
-def _done(library: DriverLibrary, name: str, device: int, handle: int | None) -> bool:
-    with library.on(device):
-        code = library.function(name)(ctypes.c_void_p(handle))
-    if code not in (0, NOT_YET):
-        raise library.error(f"{library.named(name)} failed: {library.explain(code)}")
-    return code == 0
