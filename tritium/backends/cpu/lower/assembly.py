@@ -7,13 +7,10 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ....errors import CompilationError, InternalError, place_of
+from ....ir.core import Op
 from ...llvm.target import Machine
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
 
 # LLVM ends the process at assembly it cannot read, and offers no way to ask first. So a process of its own asks.
 _CHILD = """

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
+from ...llvm.numbering import NumberingWriter
 from ...llvm.rows import ORDERINGS, atomic_name, llvm_type
+from ...llvm.writer import Val
 from ..fuse.index import Index, unravel
 from . import plain_atomics, scratch_chunks
+from .function import Lowering
 from .memory import addresses_of
 from .predication import mask_of
+from .scratch import Buffer
 from .table import statement
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
-    from .function import Lowering
-    from .scratch import Buffer
 
 _ON_FAILURE = {"monotonic": "monotonic", "acquire": "acquire", "release": "monotonic", "acq_rel": "acquire"}
 

@@ -7,7 +7,6 @@ which its caller returns as well.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
@@ -15,10 +14,8 @@ from ....ir.core import Module, Op, callees_first, walk
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
 from ...llvm.writer import results_type, symbol, value
+from .function import Lowering
 from .table import statement
-
-if TYPE_CHECKING:
-    from .function import Lowering
 
 # The parameters of every function before its own.
 _HANDED_ON = ("i64 program", "ptr grid", "ptr arena", "ptr noalias scratch")

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
+from ....analysis.affine import Form
 from ....ir import types as T
+from ....ir.core import Op, Value
+from ...llvm.numbering import NumberingWriter
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of
 from ..fuse.index import Index, chunks, width_of
 from ..library import check as library
 from . import loop_nests, scratch_chunks
+from .function import Lowering
 from .memory import Addresses, addresses_of, masked_gather
 from .predication import mask_of
+from .scratch import Buffer
 from .table import statement
-
-if TYPE_CHECKING:
-    from ....analysis.affine import Form
-    from ....ir.core import Op, Value
-    from ...llvm.numbering import NumberingWriter
-    from .function import Lowering
-    from .scratch import Buffer
 
 _UPDATE = library.flag("reads", "writes", "atomic")
 _ROW = 2048  # the most lanes whose addresses are listed at once

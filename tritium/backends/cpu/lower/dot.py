@@ -4,7 +4,7 @@ register-tiled loops add the product to the accumulator, in place if the old one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....errors import CompilationError
@@ -15,11 +15,9 @@ from ...llvm.writer import Val, value
 from ..fuse import ops as cpu_ops
 from ..library import dot, dot_neon, dot_vnni
 from . import loop_nests, scratch_chunks, views
+from .function import Lowering
 from .scratch import Buffer, View
 from .table import statement
-
-if TYPE_CHECKING:
-    from .function import Lowering
 
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",

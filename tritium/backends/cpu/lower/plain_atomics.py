@@ -7,21 +7,19 @@ processes (`scope="sys"`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....ir import types as T
+from ....ir.core import Op
+from ...llvm.numbering import NumberingWriter
 from ...llvm.rows import llvm_type
+from ...llvm.writer import Val
 from ..fuse.index import chunks, width_of
 from . import loop_nests, scratch_chunks
+from .function import Lowering
 from .memory import Addresses, addresses_of, store_order
 from .predication import Mask, mask_of
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.numbering import NumberingWriter
-    from ...llvm.writer import Val
-    from .function import Lowering
-    from .scratch import Buffer
+from .scratch import Buffer
 
 
 def allowed(op: Op) -> bool:

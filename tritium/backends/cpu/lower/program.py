@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....errors import arrow, innermost
 from ....ir import types as T
+from ....ir.core import Op
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Val, results_type, vector
 from ..fuse.index import Index, chunks, unravel
 from ..library.debug import print_line
 from .assembly import check as check_assembly
+from .function import Lowering
 from .reduce import each
 from .table import pulled, statement
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from .function import Lowering
 
 
 @pulled(ops.program_id)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
+from ....ir.core import Op
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.index import ZERO, Index, chunks, width_of
 from . import loop_nests, memory, scratch_chunks
+from .function import Lowering
+from .scratch import Buffer
 from .table import pulled, statement
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from .function import Lowering
-    from .scratch import Buffer
 
 
 @statement(ops.reshape, ops.split)

@@ -8,16 +8,13 @@ have for what the other lanes' odd registers have. One instruction does it for t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ....ir import types as T
+from ...llvm.writer import Val
 from ..layout.linear import Layout, conversion, log2
+from ..target import Target
 from .function import Lowering, llvm_type
 from .words import pack_words, unpack_word
-
-if TYPE_CHECKING:
-    from ....ir import types as T
-    from ...llvm.writer import Val
-    from ..target import Target
 
 
 def exchanges(target: Target, source: Layout, to: Layout, size: int) -> tuple[list[int], Layout, Layout] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import knobs, ops
 from ....analysis.arithmetic import ARITHMETIC, lowest_bit
@@ -24,14 +24,12 @@ from ...llvm.writer import NO_BRANCH, Val, value
 from ..layout.linear import Layout, image, log2
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need
+from ..target import Target
 from .overlaps import overlapping_loads
 from .registers import Registers
 from .rows import row
 from .shared_memory import Passage, SharedMemory
 from .words import llvm_type
-
-if TYPE_CHECKING:
-    from ..target import Target
 
 LOWER = {}
 _LESS = {"icmp slt": True, "icmp sgt": True, "icmp sge": False, "icmp sle": False,

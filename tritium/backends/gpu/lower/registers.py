@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....named_tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from ...llvm.numbering import NumberingWriter
+from ...llvm.numbering import NumberingWriter
 
 
 class Affine(NamedTuple):
