@@ -42,9 +42,6 @@ def row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if alike:
         one = lambda r: _scalar(g, spell, *[x[r & ~alike] for x in operands])
         return Registers(len(operands[0]), one, distinct)
-    quotients = _quotients(g, op, operands[0]) if spell == "udiv" and op.attrs.get("unsigned") else None
-    if quotients is not None:
-        return quotients
     joined = _joined(g, spell, t, *operands) if op.kind in (ops.add, ops.sub) and t.is_int else None
     if joined is not None:
         return joined
@@ -97,31 +94,6 @@ def _periodic(g: Lowering, op: Op, spell: str, x: Sequence[Val]) -> Sequence[Val
     base, numbers = affine.base, [number % period for number in affine.numbers]
     reduced = lambda r: g.w.binary("add", base[r], g.w.const(base[r].type, numbers[r]))
     return Registers(len(x), reduced, distinct_values(base) * len(set(numbers)))
-
-
-def _quotients(g: Lowering, op: Op, x: Sequence[Val]) -> Registers | None:
-    """Quotients of sums that are not negative, by a constant: what numbers have of whole divisors is added behind, so
-    that registers whose numbers leave the same rest divide once. None if all leave another.
-
-    No sum wraps if its base is one of the dividends, too: neither is negative.
-    """
-    affine, divisor = affine_of(x), constant_of(op.operands[1])
-    if affine is None or affine.scale is not None or divisor is None or divisor < 1 or min(affine.numbers) < 0:
-        return None
-    whole, rest = zip(*(divmod(number, divisor) for number in affine.numbers))
-    if len(set(rest)) == len(set(affine.numbers)):
-        return None
-    bases = list(affine.base)
-    dividends = {base for base, number in zip(bases, affine.numbers) if number == 0}
-    if not dividends.issuperset(bases):
-        return None
-    const = lambda r, number: g.w.const(bases[r].type, number)
-    divided = lambda r: g.w.binary("udiv", g.w.binary("add", bases[r], const(r, rest[r])), const(r, divisor))
-    base = Registers(len(x), divided, len(dividends) * len(set(rest)))
-    behind = lambda r: g.w.binary("add", base[r], const(r, whole[r]))
-    out = Registers(len(x), behind, len(dividends) * len(set(affine.numbers)))
-    out.affine = Affine(base, whole, exact=True)
-    return out
 
 
 def _compared_here(g: Lowering, spell: str, t: Any, operands: Sequence[Sequence[Val]], distinct: int) -> Registers:
