@@ -21,6 +21,7 @@ from ...language.source.fingerprints import is_fixed
 from ...named_tuples import NamedTuple
 from .guards import CODES, RECORD, ROW
 from .wrappers import Way
+
 MULTIPLE, NOT_MULTIPLE = 1, 2  # of 16: an integer, or the address of a tensor
 NOT_ONE = ON_CPU = WRITEABLE = 4
 ON_GPU = 8
