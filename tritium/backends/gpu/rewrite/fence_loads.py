@@ -13,7 +13,9 @@ nothing, so the group should have several instructions (`CostModel.fenced_loads`
 (`fenced_share`), and be followed by some arithmetic (`fenced_work`).
 
 A group is what one block loads without anything between that writes, branches, or meets other threads. A load whose
-address or mask comes from a loaded value begins another group. Kernels with dots have pipelines of their own.
+address or mask comes from a loaded value begins another group. Kernels with dots have pipelines in loops. Elsewhere a
+fence helps them where arithmetic on what is loaded stands between the loads (`CostModel.fenced_between`), or much more
+behind (`fenced_work_with_dots`): the registers of their sums are few to begin with.
 """
 
 from __future__ import annotations
@@ -33,8 +35,7 @@ from .unroll_loops import operations
 def fence_loads(module: Module, target: Target) -> Module:
     """Put a scheduling fence behind loads that do not depend on each other, before what is computed from them."""
     loads = [op for op in walk(module.body) if op.kind is ops.load]
-    alone = any(kind.mma for kind in module.kinds) or module.attrs.get("producer_warps")
-    if not target.cost.fenced_loads or not loads or alone or any(map(_is_late, loads)):
+    if not target.cost.fenced_loads or not loads or module.attrs.get("producer_warps") or any(map(_is_late, loads)):
         return module
     return _Fences(module, target).module(module)
 
@@ -58,12 +59,14 @@ class _Fences(Rewriter):
         warps = module.attrs["num_warps"]
         self.cost, self.threads = target.cost, target.warp_size * warps
         self.room = target.machine.registers_of(warps, module.attrs.get("maxnreg")) // target.cost.fenced_share
+        self.dots, self.in_loop = any(kind.mma for kind in module.kinds), False
         self.together = True  # whether all threads of a warp execute this block at once
 
     def region_of(self, block: Block, owner: Op) -> Block:
-        around, self.together = self.together, self.together and owner.kind.control_flow
+        around = self.together, self.in_loop
+        self.together, self.in_loop = self.together and owner.kind.control_flow, self.in_loop or owner.kind.loop
         made = super().region_of(block, owner)
-        self.together = around
+        self.together, self.in_loop = around
         return made
 
     def rewrite(self, block: Block) -> None:
@@ -93,17 +96,24 @@ class _Fences(Rewriter):
         loads = [op for op in run if op.kind is ops.load]
         needed = _needed(loads, run)
         first, rest = [op for op in run if op in needed], [op for op in run if op not in needed]
-        if self.pays(loads, (*rest, *following)):
+        between = [op for op in run[:run.index(loads[-1])] if op not in needed] if loads else []
+        if self.pays(loads, between, (*rest, *following)):
             return [*first, Op(gpu_ops.schedule_fence, (), {}, (), loc=loads[-1].loc)], rest
         end = run.index(loads[-1]) + 1 if loads else 0
         return run[:end], run[end:]
 
-    def pays(self, loads: list[Op], behind: Iterable[Op]) -> bool:
+    def pays(self, loads: list[Op], between: Iterable[Op], behind: Iterable[Op]) -> bool:
         instructions = sum(-(-_registers(op) // (op.attrs.get("vector") or 1)) for op in loads)
-        if instructions < self.cost.fenced_loads or sum(map(_words, loads)) > self.room:
+        if instructions < self.cost.fenced_loads or sum(map(_words, loads)) > self.room or self.dots and self.in_loop:
             return False
-        work = operations((inner for op in behind for inner in _inside(op)), self.threads, self.cost)
-        return work >= self.cost.fenced_work * sum(map(_registers, loads))
+        elements = sum(map(_registers, loads))
+        if self.dots and self.work(between) >= self.cost.fenced_between * elements:
+            return True
+        least = self.cost.fenced_work_with_dots if self.dots else self.cost.fenced_work
+        return self.work(inner for op in behind for inner in _inside(op)) >= least * elements
+
+    def work(self, block: Iterable[Op]) -> int:
+        return operations(block, self.threads, self.cost)
 
 
 def _inside(op: Op) -> Iterable[Op]:
