@@ -61,8 +61,9 @@ class CostModel(Frozen):
     fenced_share: int = 4
     # The fewest operations behind them, for each element that is loaded: with fewer the loads are in front anyway.
     fenced_work: int = 8
-    # The same in kernels with dots, outside of loops; or the fewest that stand between the loads, for each element.
+    # The same in kernels with dots, outside of loops.
     fenced_work_with_dots: int = 20
+    # Or, in those, the fewest operations that stand between the loads, for each element.
     fenced_between: int = 1
     # Prefetched loads may take this fraction (1 / prefetch_share) of a thread's registers: temporaries and results are
     # as large.

@@ -134,13 +134,15 @@ class Accesses:
         return 1 << log2(max(1, width))
 
     def coalesced(self, op: Op) -> Layout:
-        """The coalesced layout of a memory op; that of a copy in the order of lanes follows from its buffer."""
+        """The coalesced layout of a memory op; that of a copy in the order of lanes follows from its buffer. Ops of
+        different widths share one, but for atomics: caches take the parts of a sector one after the other."""
         shape, order = self.order(op)
         copies = self.target.async_copies
         if op.kind is gpu_ops.async_load and copies is not None and copies.in_lane_order:
             size = T.element(op.pointer.type).pointee.bytes
             return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
+        width = min(width, self.vector(op)) if op.kind.atomic else width
         if axis == order[0]:
             held = op.kind is not gpu_ops.async_load  # no thread holds what it copies
             scanned = self.scanned.get(shape) if held else None
