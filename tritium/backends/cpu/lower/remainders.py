@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .function import Lowering
 
-__all__ = ["on_vectors", "remainder"]
-
 _EXACT = {"float": 2.0 ** 24, "double": 2.0 ** 53}
 
 

@@ -230,6 +230,3 @@ def _coalesced(own: Layout, ideal: Layout, bits: int) -> bool:
     """True if the warp touches memory in runs about as long as the ideal layout would."""
     lowest = sorted(x for x in own.lane if x)[:bits]
     return lowest == sorted(x for x in ideal.lane if x)[:bits]
-
-
-__all__ = ["ANCHOR_BYTES", "Accesses"]

@@ -50,6 +50,3 @@ def replicates_work(choice: Choice, x: Op, layout: Layout) -> bool:
     if choice.is_rematerializable(x) or x.kind in OPERAND:
         return False
     return choice.cost.converted_registers <= choice.anchor(x).registers <= layout.registers // 2
-
-
-__all__ = ["conversion_cost", "recompute_cost", "replicates_work"]

@@ -293,5 +293,3 @@ _EMIT: dict[object, Callable[[Placement, Op], None]] = {
     ops.scan: _combining,
     ops.map_: _combining,
 }
-
-__all__ = ["place_layouts"]

@@ -83,6 +83,3 @@ def capabilities(target: Target, module: Module, nonnegative: list[tuple[Row, ..
         fits=lambda dot: mma.in_shared(*types(dot)), multiplies=multiplies, copies=copies, axis=axis, takes=takes,
         vector=vector, lhs_once=lambda dot: mma.lhs_once(dot.type.shape[0], warps), threads=threads,
     )  # fmt: skip
-
-
-__all__ = ["NO_DOTS", "Capabilities", "capabilities"]

@@ -212,6 +212,3 @@ class _ConsumerIteration(IterationEmitter):
         for group in self.unfinished:
             self.slots.release(self.b, self.before, group, self.again)
         self.unfinished = []
-
-
-__all__ = ["Consumer"]

@@ -137,6 +137,3 @@ def is_pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
         seen.add(op)
         todo += op.operands
     return True
-
-
-__all__ = ["LiftedKernel", "Refused", "computed_from", "is_pure", "values_of"]

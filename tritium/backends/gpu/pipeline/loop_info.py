@@ -290,6 +290,3 @@ def is_zero(x: Value) -> bool:
     while type(x) is Op and (x.kind.view or x.kind is ops.cast):
         x = x.operands[0]
     return type(x) is Op and x.kind is ops.constant and x.attrs["value"] == 0
-
-
-__all__ = ["LoopInfo", "is_loaded", "is_zero", "stages_of", "zeros_elsewhere"]

@@ -96,6 +96,3 @@ def _quiet(op: Op) -> bool:
         return True
     scalar = not any(type(t) is T.Tile for t in (*op.types, *(x.type for x in op.operands)))
     return not op.kind.effects and not op.regions and (scalar or op.kind.elementwise or op.kind.cost == "free")
-
-
-__all__ = ["alternating", "keeps_ping_pong"]

@@ -168,6 +168,3 @@ class _Slice:
             assert type(x) is Op
             self.known[x] = self.b.place(x.replace(operands=tuple(self(y) for y in x.operands)))
         return self.known[x]
-
-
-__all__ = ["Producer"]

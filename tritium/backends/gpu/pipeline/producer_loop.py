@@ -204,6 +204,3 @@ def _not_staged(schedule: Schedule) -> Op | None:
             if load is None and any(map(schedule.info.can_copy, schedule.info.loads_behind(x))):
                 return dot
     return next((op for op in schedule.body.ops if op.kind is ops.dot and op not in schedule.dots), None)
-
-
-__all__ = ["Load", "ProducerLoop", "RowLoad", "loaded_bounds", "producer_loop"]

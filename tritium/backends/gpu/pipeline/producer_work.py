@@ -216,7 +216,3 @@ def slot_bytes(loops: list[ProducerLoop], can: Capabilities) -> int:
 def _is_held_over(loop: ProducerLoop) -> bool:
     """True if a slot is held into the next iteration: it cannot be refilled meanwhile."""
     return any(group.first is not group.last and loop.schedule.stays_in_flight(group.last) for group in loop.groups)
-
-
-__all__ = ["AHEAD", "ProducerWork", "Written", "buffers_of", "find_producer_work", "has_dots", "slot_bytes",
-           "slots_of"]  # fmt: skip

@@ -86,6 +86,3 @@ def _split(b: Builder, number: Value, sizes: Sequence[Value]) -> list[Value]:
         out.append(ops.rem(b, number, size))
         number = ops.div(b, number, size)
     return out
-
-
-__all__ = ["Programs"]

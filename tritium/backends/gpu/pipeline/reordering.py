@@ -58,6 +58,3 @@ class Reordering:
             return False
         self.pairs += new
         return True
-
-
-__all__ = ["Reordering"]

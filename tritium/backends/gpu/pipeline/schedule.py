@@ -364,7 +364,3 @@ def _buffer_operand(info: LoopInfo, dot: Op, which: str) -> Operand:
 
 def _sources(info: LoopInfo, dot: Op) -> list[Op]:
     return [load for load, _ in map(info.source, dot.operands[:2]) if load is not None]
-
-
-__all__ = ["Operand", "Prefetched", "Schedule", "prefetched_loads", "register_loads", "schedule_dots",
-           "schedule_ping_pong", "setting_of", "staged_loads"]  # fmt: skip

@@ -101,6 +101,3 @@ def _shared(b: Rewriter, info: LoopInfo, found: dict[Op, tuple[Value, int]]) -> 
     outs = b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,))
     gpu_ops.release(b, next(iter(buffers.values())))
     return outs if type(outs) is tuple else (outs,)
-
-
-__all__ = ["share_invariants"]

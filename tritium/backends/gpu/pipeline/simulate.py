@@ -178,6 +178,3 @@ def _step(group: _Group, steps: tuple[Step, ...], every: list[_Group], now: floa
             x.at += x is not group
     group.at += 1
     return True
-
-
-__all__ = ["NOTHING", "UNITS", "Mmas", "Step", "Use", "chain", "cycles_of", "used"]

@@ -91,6 +91,3 @@ def carrying_loop(b: Builder, operands: tuple[Value, ...], block: Block, nonempt
     """Emit a loop over what `Slots` count; returns what it carries."""
     attrs = {**ops.for_.defaults, "nonempty": nonempty}
     return b.place(Op(ops.for_, operands, attrs, tuple(x.type for x in operands[3:]), (block,))).results
-
-
-__all__ = ["AHEAD_STATE", "STATE", "SharedBuffers", "Slots", "carrying_loop", "i32", "state_args"]

@@ -255,6 +255,3 @@ class _Build:
         attrs |= {"ordered": box.ordered, "fenced": box.fenced}
         gpu_ops.tma_store(b, op.operands[1], tensor, *numbers, **attrs)
         return ERASE
-
-
-__all__ = ["tma_stores"]

@@ -401,6 +401,3 @@ def _is_tile(x: Value) -> bool:
 
 def _elements(t: T.Type) -> int:
     return t.numel if type(t) is T.Tile and len(t.shape) > 1 else 0
-
-
-__all__ = ["Candidate", "Setting", "Threads", "trace"]

@@ -335,6 +335,3 @@ def _lengths(lifted: LiftedKernel, loops: list[ProducerLoop]) -> Lengths | None:
         return None
     (axis,) = starts | ends
     return Lengths(axes.index(axis), axis in ends)
-
-
-__all__ = ["Lengths", "Plans", "WarpPlan", "plans_of", "refusal"]

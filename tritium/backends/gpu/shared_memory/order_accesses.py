@@ -131,6 +131,3 @@ class _Barriers(Rewriter):
 
 def _barrier(op: Op) -> Op:
     return Op(ops.barrier, (), {}, (), loc=op.loc)
-
-
-__all__ = ["order_accesses"]
