@@ -2,7 +2,7 @@
 
 A chunk's address is a scalar if its pointers have an affine form (affine.py): contiguous lanes are one vector access,
 uniform ones a single access outside the inner loop. A chunk inside its mask is accessed without it; other chunks take a
-cold path. (a + arange) % n is contiguous where it does not wrap.
+cold path. (a + arange) % n is contiguous where it does not wrap. A run-time stride may be 0 or 1, which is tested.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Addresses(NamedTuple):
     """The addresses of a chunk's lanes: "contiguous" from `pointer` on, all at `pointer` ("uniform"), or "scattered".
 
-    `unbroken` is None or a condition (i1) for a chunk to be contiguous; `listed()` returns a vector of pointers.
+    `unbroken` is None or a condition (i1) for a chunk to be contiguous; `listed()` returns a vector of pointers. Of
+    scattered lanes with the same distance, `stride` is that distance in elements, if it is a run-time number.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Addresses(NamedTuple):
     level: int
     listed: Callable[[], Val]
     unbroken: Val | None = None
+    stride: Val | None = None
 
 
 def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addresses:
@@ -67,8 +69,16 @@ def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addre
     def listed():
         return _listed(lo, pointer, element, fixed, vectors, n)
     if vectors or fixed is not None and fixed is not iota(n):
-        return Addresses("scattered", pointer, n, level, listed)
+        stride = _stride(form, idx) if fixed is None and len(vectors) == 1 else None
+        return Addresses("scattered", pointer, n, level, listed, stride=stride)
     return Addresses("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
+
+
+def _stride(form: Form, idx: Index) -> Val | None:
+    """The run-time distance of neighbouring lanes, where that is all in which their pointers differ."""
+    strides = [(lane, stride) for (_, lane), stride in zip(idx, form.strides) if lane is not None and stride != 0]
+    (lane, stride), *others = strides or [(None, None)]
+    return stride if type(stride) is Val and not others and lane is iota(width_of(idx)) else None
 
 
 def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any], Lanes | None, list[Val], Val | None]:
@@ -210,9 +220,19 @@ def _read(lo: Lowering, place: Addresses, t: T.Scalar, volatile: str = "") -> Va
     """All lanes of a chunk, loaded at the current position: a load must not be hoisted above the test of its mask."""
     m = memory_type(t)
     if place.kind == "scattered":
-        return _gather(lo, place.listed(), m, t.bytes)
+        every = lambda: _gather(lo, place.listed(), m, t.bytes)
+        return every() if place.stride is None else _read_strided(lo, place, place.stride, t, every)
     out = vector(place.width, m) if place.kind == "contiguous" else m
     return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
+
+
+def _read_strided(lo: Lowering, place: Addresses, stride: Val, t: T.Scalar, every: Callable[[], Val]) -> Val:
+    """All lanes of a chunk with a run-time stride: 0 in tensors that are broadcast, 1 in rows, and else any."""
+    few = lo.w.compare("icmp ule", stride, lo.const(1))
+    one = lambda: lo.widen(_read(lo, place._replace(kind="uniform"), t), place.width)
+    row = lambda: _read(lo, place._replace(kind="contiguous"), t)
+    near = lambda: lo.either(lo.w.compare("icmp eq", stride, lo.const(0)), lambda: [one()], lambda: [row()])
+    return lo.either(few, near, lambda: [every()])[0]
 
 
 def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val, idx: Index) -> Val:

@@ -1,0 +1,36 @@
+"""Loads whose stride is known at run time: elements that are broadcast, rows, and any others."""
+
+import numpy as np
+import pytest
+
+import tritium as triton
+import tritium.language as tl
+
+
+@triton.jit(do_not_specialize=["stride", "step"])
+def gathered(x_ptr, o_ptr, n, stride, step, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * 4 + tl.arange(0, 4)[:, None]
+    j = tl.arange(0, BLOCK)[None, :]
+    x = tl.load(x_ptr + i * step + j * stride, mask=j < n, other=5)
+    tl.store(o_ptr + i * BLOCK + j, x)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "i8", "?"])
+@pytest.mark.parametrize("n", [64, 61, 1, 0])
+@pytest.mark.parametrize("stride", [0, 1, 2, -1, 7])
+def test_any_stride(dtype, n, stride):
+    x = (np.arange(4 * 512) * 37 % 101 - 50).astype(dtype)
+    start, step = 64, 500
+    out = np.zeros((4, 64), dtype)
+    gathered[1,](x[start:], out, n, stride, step, 64)
+    j = np.arange(64)
+    expected = np.where(j < n, x[start + np.arange(4)[:, None] * step + np.minimum(j, max(n - 1, 0)) * stride],
+                        np.array(5).astype(dtype))
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_lanes_at_one_address_are_one_load():
+    """A chunk of a broadcast tensor is gathered only if its stride is neither 0 nor 1."""
+    x = triton.MockTensor("float32")
+    text = gathered.warmup(x, x, 64, 0, 500, 64, grid=(1,)).asm["llir"]
+    assert "icmp ule i64" in text and "llvm.masked.gather" in text
