@@ -93,7 +93,7 @@ class _Walk:
         self.out: list[Live] = []
         self.last, self.line, self.most, self.held = 0, 0, 0, list[Any]()
         self.known: dict[Any, int] = {}
-        self.indices: dict[int, bool] = {}  # whether tiles are computed from the place of the thread
+        self.indices: dict[Any, bool] = {}  # whether tiles are computed from the place of the thread
         self.carried: dict[Any, Any] = {}  # what loops carry -> what they go on with
         self._block(module.body, [], 0, 0)
 
@@ -171,9 +171,9 @@ class _Walk:
             return type(x) is Op
         if x.kind not in _INDICES or not x.type.element.is_int:
             return False
-        if id(x) not in self.indices:
-            self.indices[id(x)] = all(type(y.type) is not T.Tile or self._from_place(y) for y in x.operands)
-        return self.indices[id(x)]
+        if x not in self.indices:
+            self.indices[x] = all(type(y.type) is not T.Tile or self._from_place(y) for y in x.operands)
+        return self.indices[x]
 
     def _sum(self, values: list[Any]) -> int:
         return sum(map(self.registers, values))
