@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....analysis.accesses import origins_of, writes
 from ....ir import types as T
-from ....ir.core import Block, Op
+from ....ir.core import Block, Op, walk
 from ....ir.rewrite import Rewriter
 from ..analysis.scalar_updates import is_ordered_update
 from ..layout.values import layout_of
@@ -79,8 +79,11 @@ def _clash(a: Any, b: Any) -> bool:
 
 
 class _Order:
-    """Finds the ops that threads must meet in front of (`waits`). A state is what threads have accessed since all
-    met."""
+    """Finds the ops that threads must meet in front of (`waits`). A state is what threads have accessed since all met.
+
+    What comes before a loop is awaited in front of it, not in every iteration: threads that poll an element leave the
+    loop when they please.
+    """
 
     def __init__(self, target: Target, clashing: _Clashes):
         self.target, self.clashing = target, clashing
@@ -99,7 +102,10 @@ class _Order:
             for region in op.regions:
                 self.block(region, frozenset())
             return frozenset() if op.regions and op.kind.control_flow else state
-        before = None
+        inside = [x for region in op.regions for x in walk(region) if x in self.clashing.found]
+        if any(self.clashing.between(x, earlier) for x in inside for earlier in state):
+            self.waits.add(op)
+        before, state = None, frozenset() if op in self.waits else state
         while state != before:
             before = inside = state
             for region in op.regions:
