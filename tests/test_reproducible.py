@@ -5,8 +5,6 @@ import json
 import os
 import sys
 
-import pytest
-
 import tritium as triton
 from tests.backends.gpu import test_dot_chains as chains
 from tests.processes import run
@@ -14,11 +12,11 @@ from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource
 from tritium.ir import core
 
-TARGETS = {"cuda:90": GPUTarget("cuda", 90, 32), "cuda:80": GPUTarget("cuda", 80, 32),
-           "gfx942": GPUTarget("hip", "gfx942", 64), "cpu": GPUTarget("cpu", "x86-64-v3", 0)}  # fmt: skip
+TARGETS = {"cuda:90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64),
+           "cpu": GPUTarget("cpu", "x86-64-v3", 0)}  # fmt: skip
 CONSTANTS = {"K": 64, "N": 64, "BK": 32, "M": 128, "PRECISION": "tf32"}
 STAGES = "ttir", "ttgir", "llir", "ptx", "amdgcn"
-SEEDS = 2654435761, 1000000007, 48271
+SEEDS = 2654435761, 1000000007, 48271, 40503
 
 
 def digests(seed: int) -> dict[str, str]:
@@ -38,23 +36,19 @@ def digests(seed: int) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def of_seeds(tmp_path_factory):
-    def child(seed):
-        env = {**os.environ, "PYTHONHASHSEED": str(seed % 1000), "TRITIUM_CACHE_DIR": str(tmp_path_factory.mktemp("c"))}
-        done = run(["-m", "tests.test_reproducible", str(seed)], env=env)
+def test_all_stages_are_the_same(tmp_path):
+    """Two processes hash text differently; each compiles the kernels twice, with an order of values of its own."""
+    found = []
+    for number in "12":
+        env = {**os.environ, "PYTHONHASHSEED": number, "TRITIUM_CACHE_DIR": str(tmp_path), "TRITON_ALWAYS_COMPILE": "1"}
+        done = run(["-m", "tests.test_reproducible", number], env=env)
         assert not done.returncode, done.stderr
-        return json.loads(done.stdout)
-
-    return [child(seed) for seed in SEEDS]
-
-
-def test_all_stages_are_the_same(of_seeds):
-    first, *others = of_seeds
-    assert len(first) > 30
+        found += json.loads(done.stdout)
+    first, *others = found
+    assert len(first) > 25
     for other in others:
         assert [name for name in first if first[name] != other[name]] == []
 
 
 if __name__ == "__main__":
-    print(json.dumps(digests(int(sys.argv[1]))))
+    print(json.dumps([digests(seed) for seed in SEEDS[int(sys.argv[1]) - 1 :: 2]]))
