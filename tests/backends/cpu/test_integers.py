@@ -22,6 +22,16 @@ def numbers(t, count, seed):
     return found
 
 
+def both(n):
+    """Builds a kernel that stores quotients and remainders of n elements."""
+    def build(b, x, y, q, r):
+        u, v = b.get(x, (n,)), b.get(y, (n,))
+        b.put(q, ops.div(b, u, v))
+        b.put(r, ops.rem(b, u, v))
+
+    return build
+
+
 @pytest.mark.parametrize("t", INTS, ids=str)
 def test_quotients(t):
     """Of both, and of both by one number that is known at the launch."""
@@ -43,11 +53,6 @@ def test_quotients_of_64_bits_that_32_hold(t):
     """Chunks are divided as 32 bits unless an element needs more, or the quotient of the smallest by -1 does."""
     n = 4096
 
-    def build(b, x, y, q, r):
-        u, v = b.get(x, (n,)), b.get(y, (n,))
-        b.put(q, ops.div(b, u, v))
-        b.put(r, ops.rem(b, u, v))
-
     x, y = (numbers(T.i32 if t.signed else T.u32, n, seed).astype(np_dtype(t)) for seed in (1, 2))
     x[:1024] >>= np_dtype(t).type(2)
     y[:1024] >>= np_dtype(t).type(2)
@@ -55,20 +60,15 @@ def test_quotients_of_64_bits_that_32_hold(t):
         x[100 * k], y[100 * k] = a, b
     if t.signed:
         x[700], y[700], x[800], y[800] = -(2**31), -1, -(2**31), 1
-    check(build, [T.Ptr(t)] * 4, [x, y, np.zeros_like(x), np.zeros_like(x)])
+    check(both(n), [T.Ptr(t)] * 4, [x, y, np.zeros_like(x), np.zeros_like(x)])
 
 
 @pytest.mark.parametrize("t", [T.i8, T.u8], ids=str)
 def test_all_quotients_of_bytes(t):
     n = 65536
 
-    def build(b, x, y, q, r):
-        u, v = b.get(x, (n,)), b.get(y, (n,))
-        b.put(q, ops.div(b, u, v))
-        b.put(r, ops.rem(b, u, v))
-
     x, y = (z.astype(np.uint8).view(np_dtype(t)) for z in np.divmod(np.arange(n), 256))
-    check(build, [T.Ptr(t)] * 4, [x, y, np.zeros_like(x), np.zeros_like(x)])
+    check(both(n), [T.Ptr(t)] * 4, [x, y, np.zeros_like(x), np.zeros_like(x)])
 
 
 @pytest.mark.parametrize("t", [T.i32, T.u32, T.i16], ids=str)
