@@ -6,6 +6,8 @@ import pytest
 from tests.insight import kernels as K
 from tests.insight import slow_kernels
 from tritium.backends.nvptx.assemble.ptxas import ptxas
+from tritium.compiler import ASTSource
+from tritium.insight.facts import trials
 from tritium.insight.facts.accesses import observe
 from tritium.insight.facts.coalescing import RequestMeter, requests
 from tritium.insight.facts.demand import demand
@@ -155,3 +157,12 @@ def test_a_grid_that_leaves_processors_idle():
     n = 4096
     found, _ = under_roofline(K.launched(add_kernel, (4,), *(K.floats(n) for _ in range(3)), n, BLOCK=1024))
     assert found.predictions[0].busy == pytest.approx(4 / 108) and found.predictions[0].waves < 1
+
+
+def test_what_does_not_compile_is_no_trial():
+    """gfx942 takes 16 warps at most, and a tile has a power of two elements."""
+    launch = product("hip:gfx942")
+    tried = lambda source=launch.source, **options: trials._tried(launch, "", source, {**launch.options, **options})
+    halved = ASTSource(launch.source.fn, launch.source.signature, {**launch.source.constants, (7,): 24})
+    assert launch.fn.arg_names[7] in launch.constants and len(tried(num_warps=16)) == 1
+    assert tried(num_warps=32) == [] and tried(halved) == []

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tritium.compiler import ASTSource
+from tritium.errors import CompilationError, OutOfResources, PTXASError
 from tritium.insight.facts.launch import Launch, compiled
 from tritium.insight.facts.resources import Resources, registers_of
 
@@ -47,7 +48,7 @@ def _tried(launch: Launch, change: str, source: ASTSource, options: dict) -> lis
     """The trial of a change; none where the kernel does not compile with it."""
     try:
         stages, metadata, _ = compiled(source, launch.target, options)
-    except Exception:  # a kernel may assert what its constants are
+    except (CompilationError, OutOfResources, PTXASError, ValueError):  # asserted constants; no room; too many warps
         return []
     registers, lacking = registers_of(launch.target, stages["ttgir"], metadata)
     spills = metadata.get("n_spills", lacking)
