@@ -133,16 +133,17 @@ class Accesses:
             width = min(width, self.target.widest_atomic(op.attrs.get("how", "cas"), element))
         return 1 << log2(max(1, width))
 
-    def coalesced(self, op: Op) -> Layout:
+    def coalesced(self, op: Op, alone: bool = False) -> Layout:
         """The coalesced layout of a memory op; that of a copy in the order of lanes follows from its buffer. Ops of
-        different widths share one, but for atomics: caches take the parts of a sector one after the other."""
+        different widths share one, unless asked for `alone`, and but for atomics: caches take the parts of a sector one
+        after the other."""
         shape, order = self.order(op)
         copies = self.target.async_copies
         if op.kind is gpu_ops.async_load and copies is not None and copies.in_lane_order:
             size = T.element(op.pointer.type).pointee.bytes
             return lane_ordered(shape, op.attrs["axis"], size, self.reach(op), self.warps, self.lanes)
         width, (axis, count) = self.widths[shape, order], self.across.get(op, (order[0], 1))
-        width = min(width, self.vector(op)) if op.kind.atomic else width
+        width = min(width, self.vector(op)) if alone or op.kind.atomic else width
         if axis == order[0]:
             held = op.kind is not gpu_ops.async_load  # no thread holds what it copies
             scanned = self.scanned.get(shape) if held else None
@@ -152,9 +153,7 @@ class Accesses:
     def without_gaps(self, op: Op) -> Layout:
         """The coalesced layout of a store of its own. The one that it shares with memory ops on smaller elements has
         more neighbours in a thread than a store takes: each access of a warp would write parts of sectors."""
-        shape, order = self.order(op)
-        shared, own = self.widths[shape, order], self.vector(op)
-        return self._blocked(shape, own, order, self.scanned.get(shape)) if own < shared else self.coalesced(op)
+        return self.coalesced(op, alone=True)
 
     def loads_as_well(self, op: Op, layout: Layout) -> bool:
         """True if a load in a user's layout costs less than converting it: threads that hold the same elements load

@@ -15,7 +15,7 @@ nothing, so the group should have several instructions (`CostModel.fenced_loads`
 A group is what one block loads without anything between that writes, branches, or meets other threads. A load whose
 address or mask comes from a loaded value begins another group. Kernels with dots have pipelines in loops. Elsewhere a
 fence helps them where arithmetic on what is loaded stands between the loads (`CostModel.fenced_between`), or much more
-behind (`fenced_work_with_dots`): the registers of their sums are few to begin with.
+behind them (`fenced_work_with_dots`): measured, with less a fence costs more than it gains.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ layout, without replicas: one thread has the element in both. Otherwise the layo
 a load behind a store, a store behind a load, or two stores. Scalars are loaded by all threads, and stored by one.
 
 Only accesses through the same parameter of the kernel are compared, of tiles of the same shape: others touch other
-elements, or a caller's aliases. Ops that pass tiles through shared memory let threads meet as well.
+elements, or a caller's aliases. Ops that pass tiles through shared memory let threads meet as well. Not compared are
+accesses through pointers that come from memory or from integers, and kernels that call functions which stay calls.
 """
 
 from __future__ import annotations
