@@ -77,7 +77,24 @@ def pytest_ignore_collect(collection_path):
 
 
 def pytest_collection_finish():
-    """Tests ask for collections of garbage: each would walk the 20,000 collected tests too."""
+    _freeze()
+
+
+_TESTS_BETWEEN = 500
+
+
+def pytest_runtest_logfinish(nodeid, location):
+    global _finished
+    _finished += 1
+    if _finished % _TESTS_BETWEEN == 0:
+        _freeze()
+
+
+_finished = 0
+
+
+def _freeze():
+    """Tests ask for collections of garbage: each would walk the 20,000 collected tests too, and what ran before."""
     gc.collect()
     gc.freeze()
 

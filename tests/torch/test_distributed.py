@@ -34,31 +34,18 @@ def job(folder, device, size):
     return found
 
 
-@pytest.fixture(scope="module")
-def on_cpus(tmp_path_factory):
+def test_two_processes_on_the_cpu(tmp_path):
     if not dist.is_available() or not dist.is_gloo_available():
         pytest.skip("this torch is built without gloo")
-    return job(tmp_path_factory.mktemp("job"), "cpu", 2)
-
-
-@pytest.fixture(scope="module")
-def on_gpus(tmp_path_factory):
-    if not dist.is_nccl_available():
-        pytest.skip("this torch is built without NCCL")
-    return job(tmp_path_factory.mktemp("job"), "cuda", min(2, torch.cuda.device_count()))
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_two_processes_on_the_cpu(on_cpus, name):
-    for results in on_cpus:
-        assert results.get(name) == "ok", results.get(name, "an earlier check failed")
+    assert job(tmp_path, "cpu", 2) == [dict.fromkeys(CHECKS, "ok")] * 2
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", CHECKS)
-def test_processes_on_gpus(on_gpus, name):
-    for results in on_gpus:
-        assert results.get(name) == "ok", results.get(name, "an earlier check failed")
+def test_processes_on_gpus(tmp_path):
+    if not dist.is_nccl_available():
+        pytest.skip("this torch is built without NCCL")
+    size = min(2, torch.cuda.device_count())
+    assert job(tmp_path, "cuda", size) == [dict.fromkeys(CHECKS, "ok")] * size
 
 
 def test_without_a_job():

@@ -59,8 +59,9 @@ def _mismatch(kernel: str, signature: inspect.Signature, args: tuple, kwargs: di
     raise InternalError(f"{name}: a call that fits was taken for one that does not")
 
 
-_launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
-_listing = lock()  # a set that grows cannot be listed
+_arming = lock()
+_armed: weakref.WeakSet[Launcher] = weakref.WeakSet()  # those with specialisations at hand
+_changes = 0  # of settings and the like
 
 
 def disarm_all() -> None:
@@ -68,16 +69,23 @@ def disarm_all() -> None:
 
     >>> disarm_all()
     """
-    with _listing:
-        launchers = list(_launchers)
+    with _arming:
+        _forget(list(_armed))
+        _armed.clear()
+
+
+def _forget(launchers: list[Launcher]) -> None:
+    """Have them forget the specialisations at hand; launches that have begun, of whatever kernel, arm for nothing."""
+    global _changes
+    _changes += 1
     for launcher in launchers:
-        launcher.disarm()
+        del launcher.records[1:], launcher._found[1:]
+        launcher._known.clear()
 
 
 knobs.listeners.append(disarm_all)
 
 
-_arming = lock()
 _UNKNOWN: Any = object()
 _ONCE: Any = object()
 
@@ -107,10 +115,7 @@ class Launcher:
         self.binder: Callable[[list], Callable] | None = None  # what made it, if it knows records of wrappers too
         self.lookup: Callable | None = None
         self.grids: dict[tuple, Callable] = {}
-        self._changes = 0  # of settings and the like
         self._begun: dict[int, int] = {}  # thread -> how many changes there had been when its launch began
-        with _listing:
-            _launchers.add(self)
 
     def over(self, grid: Any) -> Callable:
         """A function that launches the kernel over `grid`."""
@@ -147,7 +152,7 @@ class Launcher:
         """Launch the slow way; a traceback ends with the user's line."""
         if (tell := rehearsal.current.get()) is not None:
             return tell(self._kernel(), grid, args, kwargs)
-        self._begun[get_ident()] = self._changes
+        self._begun[get_ident()] = _changes
         try:
             values, options = self._bind(args, kwargs)
             if callable(grid):
@@ -164,7 +169,7 @@ class Launcher:
 
         if (tell := rehearsal.current.get()) is not None:
             return tell(self._kernel(), None, args, kwargs)
-        self._begun[get_ident()] = self._changes
+        self._begun[get_ident()] = _changes
         try:
             values, options = self._bind(tuple(map(MockTensor.wrap_dtype, args)), kwargs)
             return self._slow(None, values, options, Form(len(args), tuple(kwargs), args))
@@ -199,9 +204,10 @@ class Launcher:
         found = self._known.get(like, _UNKNOWN if launches else _ONCE)
         armed = _UNKNOWN if found is _ONCE else make() if found is _UNKNOWN else found
         with _arming:
-            if self._begun.pop(get_ident(), None) != self._changes:
+            if self._begun.pop(get_ident(), None) != _changes:
                 return  # another thread changed a setting during the launch
             self._known[like] = armed
+            _armed.add(self)
             if armed is None or armed is _UNKNOWN:
                 return
             binder, record = armed
@@ -216,9 +222,7 @@ class Launcher:
     def disarm(self) -> None:
         """Forget the specialisations at hand."""
         with _arming:
-            self._changes += 1
-            del self.records[1:], self._found[1:]
-            self._known.clear()
+            _forget([self])
 
 
 def captured(values: dict) -> list[tuple] | None:

@@ -135,15 +135,16 @@ def _bytes(element: str) -> int:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 _arming = lock()
-_all: weakref.WeakSet[Roads] = weakref.WeakSet()
+_armed: weakref.WeakSet[Roads] = weakref.WeakSet()  # those with records
 _UNKNOWN: Any = object()
 
 
 def _disarm_all() -> None:
     """A hook may have come: launches must see whether there is one, and what it is to be told."""
     with _arming:
-        for roads in list(_all):
+        for roads in list(_armed):
             del roads.overs[1:], roads.runs[1:]
+        _armed.clear()
 
 
 knobs.listeners.append(_disarm_all)
@@ -165,8 +166,6 @@ class Roads:
         self.overs: list[Any] = [slow]
         self.over: Callable = (lambda grid: functools.partial(slow, grid)) if symbols is None else (
             builtin(symbols["tt.def.bind"], self.overs))
-        with _arming:
-            _all.add(self)
 
     @once_property
     def run(self) -> Callable:
@@ -202,6 +201,7 @@ class Roads:
             self._known[like] = made
             if made is None:
                 return
+            _armed.add(self)
             _put(self.runs, made)
             if not (knobs.runtime.launch_enter_hook or knobs.runtime.launch_exit_hook):  # they see every launch
                 _put(self.overs, made)
