@@ -1,4 +1,4 @@
-"""Draw the pictures of the README from the tables of docs/performance.md, and the stages of docs/architecture.md.
+"""Draw the pictures of the README from the tables of docs/performance-*.md, and the stages of docs/architecture.md.
 
     python docs/make_figures.py            # write docs/performance-cpu.svg, performance-h200.svg and architecture.svg
     python docs/make_figures.py --check    # say whether they are up to date
@@ -23,12 +23,12 @@ COLOURS = {"torch": "#00897b", "Triton": "#7e57c2"}
 Row = tuple[str, dict[str, float]]  # what was measured, and speed beside each rival
 
 
-def section(title: str) -> tuple[str, list[list[str]]]:
-    """The heading that begins with `title`, and the cells of the first table under it."""
-    text = (DOCS / "performance.md").read_text()
+def section(page: str, title: str) -> tuple[str, list[list[str]]]:
+    """The heading of a page that begins with `title`, and the cells of the first table under it."""
+    text = (DOCS / page).read_text()
     found = re.search(rf"^## ({re.escape(title)}.*?)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
     if not found:
-        raise SystemExit(f"docs/performance.md has no section {title!r}")
+        raise SystemExit(f"docs/{page} has no section {title!r}")
     lines = re.search(r"(?:^\|.*\n)+", found[2], re.M)
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[0].splitlines()] if lines else []
     return found[1], [row for row in cells if not set("".join(row)) <= set("-:")]
@@ -65,14 +65,14 @@ def spread(work: str, ratios: str) -> list[Row]:
 
 def cpu_rows() -> tuple[str, list[Row]]:
     """The table of one thread with AVX-512: two columns of rows beside torch."""
-    title, (_, *rows) = section("CPU: x86-64 with AVX-512 (16 cores")
+    title, (_, *rows) = section("performance-cpu.md", "CPU: x86-64 with AVX-512 (16 cores")
     left = [row for cells in rows for row in spread(*cells[:2])]
     return title, left + [row for cells in rows for row in spread(*cells[3:5])]
 
 
 def gpu_rows() -> tuple[str, list[Row]]:
     """The first table of the H200: beside torch and Triton."""
-    title, (head, *rows) = section("GPU: one NVIDIA H200")
+    title, (head, *rows) = section("performance-gpu.md", "GPU: one NVIDIA H200")
     at = {rival: head.index(f"vs {rival}") for rival in ("torch", "Triton")}
     return title, [(cells[0], {rival: ratio(cells[i]) for rival, i in at.items()}) for cells in rows]
 

@@ -1,4 +1,4 @@
-"""The search for schedules: what it estimates agrees with what was measured on an H200 (docs/performance.md)."""
+"""The search for schedules: what it estimates agrees with what was measured on an H200 (docs/performance-gpu.md)."""
 
 import itertools
 

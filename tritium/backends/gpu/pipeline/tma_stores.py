@@ -161,7 +161,7 @@ class _Stores:
     def apart(self, op: Op, event: Event) -> Pair | None:
         """The pair of this op and an access of threads that must not alias; None if no launcher can check it. Only for
         updates beside a producer warp: with TMA, products with a bias took up to 1.3 times as long, and gradients
-        without a producer warp twice as long (docs/performance.md)."""
+        without a producer warp twice as long (docs/performance-gpu.md)."""
         updates = self.module.attrs.get("producer_warps") and op.kind.atomic
         if self.reordering is None or not (updates and event.op.kind.access):
             return None
