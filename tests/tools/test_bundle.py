@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tritium
+from tests import beside_a_gpu
 from tests.tools import bundled_kernels as kernels
 from tests.tools.test_aot import CUDA_H
 from tritium.backends.compiler import GPUTarget
@@ -22,9 +23,9 @@ from tritium.compiler.bundle_file import BundleError, BundleFile
 from tritium.tools.bundle import command, manifest
 
 ROOT = Path(__file__).resolve().parents[2]
-HERE = manifest.level_here()
-if HERE == "sapphirerapids":  # C has no way to ask for its matrix unit
-    HERE = "x86-64-v4"
+BEST = manifest.level_here()
+# C has no way to ask for the matrix unit of this level.
+HERE, CPU = ("x86-64-v4", "x86-64-v4") if BEST == "sapphirerapids" else (BEST, "cpu")
 FAR = "aarch64" if levels.LEVELS[HERE].machine == "x86_64" else "x86-64"
 MANIFEST = f"""
 targets = ["{HERE}", "{FAR}", "cuda:80"]
@@ -35,7 +36,7 @@ signature = "*fp32:16, *fp32:16, *fp32:16, i32:16|i32, 64"
 
 [[kernel]]
 name = "bundled_kernels:product"
-targets = ["cpu", "cuda:90a"]
+targets = ["{CPU}", "cuda:90a"]
 signature = {{ x = "*fp32:16", N = 16 }}
 options = {{ num_warps = 8 }}
 """
@@ -358,9 +359,15 @@ def test_list_show_and_verify(bundle, capsys):
     text = capsys.readouterr().out
     assert "num_warps=8" in text and "parts: core, cuda" in text
     assert command.main(["verify", bundle]) == 0
-    assert re.search(f"all whole; launches here use (cpu:{HERE}:1|cuda:.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(f"all whole; launches here use (cuda:.*, )?cpu:{HERE}:1$", capsys.readouterr().out, re.MULTILINE)
     assert command.main(["show", bundle, "ad"]) == 2
     assert "has no kernel 'ad': it has add, product; did you mean 'add'?" in capsys.readouterr().err
+
+
+def test_a_machine_with_a_gpu_launches_on_both(bundle, monkeypatch, capsys):
+    beside_a_gpu.install(monkeypatch)
+    assert command.main(["verify", bundle]) == 0
+    assert f"all whole; launches here use cuda:90a:32, cpu:{HERE}:1\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("change, said", [
@@ -405,7 +412,7 @@ def test_what_a_program_launches_is_recorded(tmp_path):
     record = [sys.executable, "-m", "tritium", "bundle", "record", "-o", "k.tbundle", "--manifest", "k.toml"]
     done = subprocess.run([*record, "-t", "cpu", "-t", FAR, "serve.py"], cwd=tmp_path, env=env, capture_output=True,
                           text=True)
-    assert done.returncode == 0 and f"2 kernels, 6 binaries, 1 choice for cpu:{HERE}:1" in done.stdout, done.stderr
+    assert done.returncode == 0 and f"2 kernels, 6 binaries, 1 choice for cpu:{BEST}:1" in done.stdout, done.stderr
     chosen = done.stdout.split()[0]
     declared = {bundles.signature_text(one.source) for one in manifest.read(str(tmp_path / "k.toml")).kernels}
     assert declared == {row["signature"] for row in BundleFile(str(tmp_path / "k.tbundle")).index["kernels"]}

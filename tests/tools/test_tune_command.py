@@ -9,6 +9,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests import beside_a_gpu
 from tritium import cache, knobs
 from tritium.__main__ import main
 from tritium.runtime import shipped
@@ -70,7 +71,7 @@ def test_results_are_listed_and_shown(capsys):
     assert told(capsys, "list") == "no results of tuning are kept\n"
     launch(tuner())
     out = told(capsys, "list")
-    assert "fill" in out and "BLOCK: 64" in out and "5 ms" in out and shipped.device() in out
+    assert "fill" in out and "BLOCK: 64" in out and "5 ms" in out and any(device in out for device in shipped.devices())
     (found,) = json.loads(told(capsys, "list", "--json"))
     assert found["function"].endswith("test_tune_command.fill") and found["key"] == ["100", "float32"]
     assert found["signature"] == "x=float32@cpu,n=int" and found["origin"] == "measured"
@@ -82,11 +83,21 @@ def test_results_travel(a_machine, capsys):
     assert launch(tuner()) == 64
     assert told(capsys, "export", "tuned.json") == "tuned.json: 1 result, 1 function, 1 device\n"
     a_machine("two")
-    assert "1 for the device of this machine" in told(capsys, "merge", "tuned.json")
+    assert "1 for the devices of this machine" in told(capsys, "merge", "tuned.json")
     other = tuner()
     assert launch(other) == 64 and other.clock.asked == 0
     assert "merged" in told(capsys, "list")
     assert launch(other, n=200) == 64 and other.clock.asked == 2  # another key is measured
+
+
+def test_a_machine_with_a_gpu_has_two_devices(a_machine, monkeypatch, capsys):
+    launch(tuner())
+    beside_a_gpu.install(monkeypatch)
+    assert "cuda:90, multiprocessor_count 132" in shipped.device() and len(shipped.devices()) == 2
+    assert len(json.loads(told(capsys, "list", "--here", "--json"))) == 1
+    told(capsys, "export", "tuned.json")
+    a_machine("two")
+    assert "1 for the devices of this machine" in told(capsys, "merge", "tuned.json")
 
 
 def test_files_are_named_in_the_environment(a_machine, monkeypatch, capsys):

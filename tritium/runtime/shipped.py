@@ -11,27 +11,30 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tritium import knobs, locks
 from tritium.compiler.names import safe_name
 from tritium.runtime.tuning import Config
 
-__all__ = ["IDENTITY", "device", "find", "identity", "merged", "merged_path", "read", "timings_of", "write"]
+if TYPE_CHECKING:
+    from tritium.backends.driver import DriverBase
+
+__all__ = ["IDENTITY", "device", "devices", "find", "identity", "merged", "merged_path", "read", "timings_of", "write"]
 
 IDENTITY = ("function", "source", "device", "signature", "key")
 FORMAT = 1
 
 
-def device() -> str:
-    """The kind of the active device: two machines with the same one choose alike.
+def device(of: DriverBase | None = None) -> str:
+    """The kind of the active device, or of a driver's: two machines with the same one choose alike.
 
     >>> device() != ""
     True
     """
     from tritium.backends.driver import driver
 
-    active = driver.active
+    active = of or driver.active
     target = active.get_current_target()
     if target.backend == "cpu":
         from tritium.backends.llvm.target import cpu_target
@@ -40,6 +43,17 @@ def device() -> str:
     figures = active.utils.get_device_properties(active.get_current_device())
     wanted = ("multiprocessor_count", "max_shared_mem", "sm_clock_rate", "mem_clock_rate", "mem_bus_width")
     return f"{target.backend}:{target.arch}, " + ", ".join(f"{name} {figures.get(name)}" for name in wanted)
+
+
+def devices() -> set[str]:
+    """The kinds of devices that launches of this machine may go to: the active one, and the CPU.
+
+    >>> device() in devices()
+    True
+    """
+    from tritium.backends.driver import driver
+
+    return {device(), device(driver.named("cpu"))}
 
 
 def identity(record: Mapping[str, Any]) -> tuple:

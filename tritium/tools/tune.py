@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
     def add_names(one: argparse.ArgumentParser, needed: bool = False) -> None:
         one.add_argument("names", nargs="+" if needed else "*", metavar="NAME", help="functions, or patterns of them")
-        one.add_argument("--here", action="store_true", help="only results for the device of this machine")
+        one.add_argument("--here", action="store_true", help="only results for the devices of this machine")
 
     add_names(add("list", "list the results", "list --here"))
     add_names(add("show", "show every configuration with its time", "show tuned_kernel"))
@@ -118,10 +118,10 @@ def _merged() -> Iterator[dict[str, Any]]:
 def _chosen(args: argparse.Namespace, needed: bool = False) -> list[dict[str, Any]]:
     found = records()
     if args.here:
-        from tritium.runtime.shipped import device
+        from tritium.runtime.shipped import devices
 
-        here = device()
-        found = [record for record in found if record["device"] == here]
+        here = devices()
+        found = [record for record in found if record["device"] in here]
     known = found
     for name in args.names:
         if not any(_fits(record, name) for record in known):
@@ -219,7 +219,8 @@ def merge(args: argparse.Namespace) -> None:
     from tritium.tools.cache_contents import root
 
     found = shipped.merged(*map(shipped.read, args.files))
-    here = sum(record["device"] == shipped.device() for record in found)
+    devices = shipped.devices()
+    here = sum(record["device"] in devices for record in found)
     for function in () if args.dry_run else {record["function"] for record in found}:
         path = shipped.merged_path(function, root())
         before = shipped.read(path) if os.path.exists(path) else []
@@ -229,7 +230,7 @@ def merge(args: argparse.Namespace) -> None:
         print(json.dumps({**_counts(found), "here": here, "dry_run": args.dry_run}))
     else:
         done = "would merge" if args.dry_run else "merged"
-        print(f"{done} {_counts_text(found)}; {here} for the device of this machine")
+        print(f"{done} {_counts_text(found)}; {here} for the devices of this machine")
 
 
 def _counts(found: list[dict[str, Any]]) -> dict[str, int]:

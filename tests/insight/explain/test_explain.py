@@ -11,8 +11,10 @@ import pytest
 import tritium
 import tritium as triton
 import tritium.language as tl
+from tests import beside_a_gpu
 from tests.insight import kernels as K
 from tests.insight import slow_kernels
+from tritium import testing
 from tritium.backends.occupancy import occupancy_of
 from tritium.insight.explain import charts
 from tritium.insight.explain import text as reports
@@ -311,6 +313,14 @@ def test_a_measured_time_and_its_point(framework):
     found = tritium.explain(scaled_rows, (8,), x, out, 100, 80, BLOCK=128, target="cpu", measure=True)
     assert 0 < found.roofline.measured < 1 and float(out.sum()) == 0
     assert "measured" in found.text() and "Measured on this machine" in found.html()
+
+
+def test_kernels_on_the_cpu_are_measured_beside_a_gpu(monkeypatch):
+    x = np.ones(64, np.float32)
+    beside_a_gpu.install(monkeypatch)
+    monkeypatch.setattr(testing, "clock", testing._HostClock)
+    found = tritium.explain(scaled_rows, (1,), x, x.copy(), 0, 64, BLOCK=64, target="cpu", measure=True)
+    assert 0 < found.roofline.measured < 1
 
 
 def test_the_measured_point_is_drawn():

@@ -6,7 +6,7 @@ import pytest
 import tritium
 from tests.insight import kernels
 from tests.insight import slow_kernels as K
-from tritium.backends.nvptx.assemble import ptxas
+from tritium.backends.nvptx.assemble import driver_link, ptxas
 
 
 def zeros(*shape, dtype=np.float32):
@@ -106,6 +106,7 @@ def test_the_reason_is_found_and_its_remedy_holds(name):
 
 def test_too_many_registers_are_found_without_an_assembler(monkeypatch):
     monkeypatch.setattr(ptxas, "ptxas", lambda: None)
+    monkeypatch.setattr(driver_link, "makes", lambda *_: False)
     found = explained(K.whole_row, whole_row(16384, 4))
     finding = next(f for f in found.findings[:2] if f.rule == "spills")
     assert found.resources.registers == 255 and "the compiler's estimate" in finding.title

@@ -15,7 +15,7 @@ __all__ = ["measured_seconds"]
 
 
 def measured_seconds(launch: Launch) -> float:
-    """Seconds of a launch, the median of a tenth of a second of them; its target must be this machine's.
+    """Seconds of a launch, the median of a tenth of a second of them; the target must be this machine's GPU, or a CPU.
 
     >>> from tritium.insight.facts.launch import prepared
     >>> from tritium.kernels.vector_add import add_kernel
@@ -27,9 +27,10 @@ def measured_seconds(launch: Launch) -> float:
     from tritium import testing
     from tritium.backends.driver import driver
 
-    here = driver.active.get_current_target()
-    if here.backend != launch.target.backend or (launch.is_gpu and _number(here.arch) != _number(launch.target.arch)):
-        raise ValueError(f"explain cannot measure a kernel for {launch.target}: this machine runs {here}. "
+    wanted = launch.target
+    if launch.is_gpu and ((here := driver.active.get_current_target()).backend != wanted.backend
+                          or _number(here.arch) != _number(wanted.arch)):
+        raise ValueError(f"explain cannot measure a kernel for {wanted}: this machine runs {here}. "
                          "Leave out the target, or do not measure.")
     places: dict[int, Any] = {}
     found = replicas(launch)

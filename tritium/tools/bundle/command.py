@@ -235,20 +235,22 @@ def verify(args: argparse.Namespace) -> int:
 
     file = _opened(args)
     file.verify()
-    faults, here = [], []
+    faults, fitting = [], {}
     try:
         bundle = Bundle(args.file, _key(args))
-        target = driver.active.get_current_target()
-        here = list(map(str, bundle.fitting(target)))
-        if not here:
-            faults.append(f"it has nothing for this machine, {target}")
+        targets = dict.fromkeys(drv.get_current_target() for drv in (driver.active, driver.named("cpu")))
+        fitting = {str(target): list(map(str, bundle.fitting(target))) for target in targets}
+        if not any(fitting.values()):
+            faults.append(f"it has nothing for this machine, {' and '.join(fitting)}")
     except BundleError as error:
         faults.append(str(error))
     if args.json:
-        print(json.dumps({"file": args.file, "bytes": file.size, "faults": faults, "here": here}))
+        print(json.dumps({"file": args.file, "bytes": file.size, "faults": faults,
+                          "here": [name for names in fitting.values() for name in names]}))
     else:
+        used = [names[0] if names else f"nothing for {target}" for target, names in fitting.items()]
         print(f"{args.file}: {len(file.index['blobs'])} parts, {file.size:,} bytes, all whole"
-              + (f"; launches here use {here[0]}" if here else ""))
+              + (f"; launches here use {', '.join(used)}" if any(fitting.values()) else ""))
         print("".join(f"tritium bundle: {fault}\n" for fault in faults), end="", file=sys.stderr)
     return int(bool(faults))
 
