@@ -22,7 +22,8 @@ from ..fuse.index import Index, chunks, width_of
 from ..library import check as library
 from . import loop_nests, scratch_chunks
 from .function import Lowering
-from .memory import Addresses, addresses_of, masked_gather
+from .intrinsics import masked_gather
+from .memory import Addresses, addresses_of
 from .predication import mask_of
 from .scratch import Buffer
 from .table import statement

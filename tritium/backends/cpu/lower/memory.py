@@ -17,10 +17,11 @@ from ....ir import types as T
 from ....ir.core import Op, Value
 from ....named_tuples import NamedTuple
 from ...llvm.rows import memory_type
-from ...llvm.writer import Val, lanes, mangle, value, vector
+from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
 from ..fuse.uniform_quotients import counting, first_number
+from . import intrinsics, near
 from .predication import Mask, mask_of
 from .table import pulled, statement
 
@@ -33,7 +34,8 @@ class Addresses(NamedTuple):
     """The addresses of a chunk's lanes: "contiguous" from `pointer` on, all at `pointer` ("uniform"), or "scattered".
 
     `unbroken` is None or a condition (i1) for a chunk to be contiguous; `listed()` returns a vector of pointers. Of
-    scattered lanes with the same distance, `stride` is that distance in elements, if it is a run-time number.
+    scattered lanes with the same distance, `stride` is that distance in elements, if it is a run-time number; `near` is
+    their constant offsets, if they have such and are near each other.
     """
 
     kind: str
@@ -43,6 +45,7 @@ class Addresses(NamedTuple):
     listed: Callable[[], Val]
     unbroken: Val | None = None
     stride: Val | None = None
+    near: Lanes | None = None
 
 
 def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addresses:
@@ -70,7 +73,8 @@ def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addre
         return _listed(lo, pointer, element, fixed, vectors, n)
     if vectors or fixed is not None and fixed is not iota(n):
         stride = _stride(form, idx) if fixed is None and len(vectors) == 1 else None
-        return Addresses("scattered", pointer, n, level, listed, stride=stride)
+        known = fixed is not None and not vectors and near.are_near(fixed)
+        return Addresses("scattered", pointer, n, level, listed, stride=stride, near=fixed if known else None)
     return Addresses("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
 
 
@@ -220,7 +224,9 @@ def _read(lo: Lowering, place: Addresses, t: T.Scalar, volatile: str = "") -> Va
     """All lanes of a chunk, loaded at the current position: a load must not be hoisted above the test of its mask."""
     m = memory_type(t)
     if place.kind == "scattered":
-        every = lambda: _gather(lo, place.listed(), m, t.bytes)
+        if place.near is not None:
+            return near.load(lo, place.pointer, place.near, m, t.bytes)
+        every = lambda: intrinsics.gather(lo, place.listed(), m, t.bytes)
         return every() if place.stride is None else _read_strided(lo, place, place.stride, t, every)
     out = vector(place.width, m) if place.kind == "contiguous" else m
     return lo.w.effect(f"load {volatile}{out}, ptr {place.pointer}, align {t.bytes}", out)
@@ -231,8 +237,8 @@ def _read_strided(lo: Lowering, place: Addresses, stride: Val, t: T.Scalar, ever
     few = lo.w.compare("icmp ule", stride, lo.const(1))
     one = lambda: lo.widen(_read(lo, place._replace(kind="uniform"), t), place.width)
     row = lambda: _read(lo, place._replace(kind="contiguous"), t)
-    near = lambda: lo.either(lo.w.compare("icmp eq", stride, lo.const(0)), lambda: [one()], lambda: [row()])
-    return lo.either(few, near, lambda: [every()])[0]
+    either = lambda: lo.either(lo.w.compare("icmp eq", stride, lo.const(0)), lambda: [one()], lambda: [row()])
+    return lo.either(few, either, lambda: [every()])[0]
 
 
 def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val, idx: Index) -> Val:
@@ -310,46 +316,7 @@ def _each_lane(lo: Lowering, op: Op, idx: Index, access: Callable[[Addresses, Va
 
 
 def _native_load(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: Val) -> Val:
-    return _memory_call(lo, "load", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), other)
-
-
-def _memory_call(lo: Lowering, name: str, where: str, kind: str, mask: Val, x: Val) -> Val:
-    """llvm.masked.load or gather with `x` for inactive lanes; store or scatter of `x`."""
-    w, reads = lo.w, name in ("load", "gather")
-    full = f"llvm.masked.{name}.{mangle(x.type)}.{kind}"
-    where_type = where.split(" align")[0]
-    if reads:
-        w.declare(full, x.type, [where_type, mask.type, x.type])
-        return w.effect(f"call {x.type} @{full}({where}, {mask.typed}, {x.typed})", x.type)
-    w.declare(full, "void", [x.type, where_type, mask.type])
-    return w.effect(f"call void @{full}({x.typed}, {where}, {mask.typed})")
-
-
-def gather(lo: Lowering, pointers: Val, t: str, align: int, level: int) -> Val:
-    """One `t` from each pointer of a vector, written at a level."""
-    with lo.at(level):
-        return _gather(lo, pointers, t, align)
-
-
-def _gather(lo: Lowering, pointers: Val, t: str, align: int) -> Val:
-    n = lanes(pointers.type)
-    return _memory_call(lo, "gather", f"<{n} x ptr> align {align} {pointers}", f"v{n}p0",
-                        lo.w.const(vector(n, "i1"), True), value(vector(n, t), "poison"))
-
-
-def masked_gather(lo: Lowering, pointers: Val, mask: Val, other: Val) -> Val:
-    """One element from each pointer of a vector where the mask is on, `other` elsewhere."""
-    n = lanes(pointers.type)
-    if n == 1:
-        return lo.either(mask, lambda: [lo.w.load(other.type, pointers, 1)], lambda: [other])[0]
-    return _memory_call(lo, "gather", f"<{n} x ptr> align 1 {pointers}", f"v{n}p0", mask, other)
-
-
-def scatter(lo: Lowering, x: Val, pointers: Val, align: int) -> None:
-    """Each lane of `x` to its pointer."""
-    n = lanes(pointers.type)
-    where = f"<{n} x ptr> align {align} {pointers}"
-    _memory_call(lo, "scatter", where, f"v{n}p0", lo.w.const(vector(n, "i1"), True), x)
+    return intrinsics.masked(lo, "load", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), other)
 
 
 # --- stores -----------------------------------------------------------------------------------------------------
@@ -426,8 +393,10 @@ def _store(lo: Lowering, op: Op, place: Addresses, mask: Mask | None, x: Val, id
 def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
     if place.kind == "contiguous":
         lo.w.store(x, place.pointer, t.bytes)
+    elif place.near is not None and near.stores(lo, place.near):
+        near.store(lo, x, place.pointer, place.near, t.bytes)
     else:
-        scatter(lo, x, place.listed(), t.bytes)
+        intrinsics.scatter(lo, x, place.listed(), t.bytes)
 
 
 def _store_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, partial: bool = False) -> None:
@@ -448,4 +417,4 @@ def _store_each(lo: Lowering, op: Op, x: Val, idx: Index) -> None:
 
 
 def _native_store(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val) -> None:
-    _memory_call(lo, "store", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), x)
+    intrinsics.masked(lo, "store", f"ptr align {t.bytes} {place.pointer}", "p0", mask.lanes(lo), x)

@@ -8,7 +8,7 @@ from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
-from . import memory
+from . import intrinsics, near
 from .scratch import ALIGN, Buffer, View
 
 if TYPE_CHECKING:
@@ -66,15 +66,13 @@ def fill_bytes(lo: Lowering, buffer: Buffer, byte: int) -> None:
 
 
 def _read_pattern(lo: Lowering, start: Val, pattern: Lanes, t: str, align: int, level: int) -> Val:
-    """Lanes close to each other are one load and a shuffle, others a gather."""
-    w, offsets = lo.w, pattern.offsets
-    n, span = len(offsets), 1
-    while span <= max(offsets):
-        span *= 2
-    if min(offsets) >= 0 and span <= 2 * n:
-        return w.shuffle(w.load(vector(span, t), start, align, at=level), None, offsets)
-    pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {w.lanes_of('i64', offsets).typed}", start)
-    return memory.gather(lo, pointers, t, align, level)
+    """Lanes near each other are picked from vectors, others gathered."""
+    with lo.at(level):
+        if near.are_near(pattern):
+            return near.load(lo, start, pattern, t, align)
+        n, at = len(pattern.offsets), lo.w.lanes_of("i64", pattern.offsets)
+        pointers = lo.w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {at.typed}", start)
+        return intrinsics.gather(lo, pointers, t, align)
 
 
 def write(lo: Lowering, buffer: Buffer, idx: Index, x: Val) -> None:
@@ -93,4 +91,4 @@ def write(lo: Lowering, buffer: Buffer, idx: Index, x: Val) -> None:
         else:
             at = w.lanes_of("i64", pattern.offsets)
             pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {start}, {at.typed}", start)
-            memory.scatter(lo, x, pointers, align)
+            intrinsics.scatter(lo, x, pointers, align)

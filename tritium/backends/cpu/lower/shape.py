@@ -11,7 +11,7 @@ from ....ir.core import Op
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.index import ZERO, Index, chunks, width_of
-from . import loop_nests, memory, scratch_chunks
+from . import intrinsics, loop_nests, scratch_chunks
 from .function import Lowering
 from .scratch import Buffer
 from .table import pulled, statement
@@ -108,7 +108,8 @@ def _gather(lo: Lowering, op: Op, idx: Index) -> Val:
         offsets = w.binary("add", offsets, w.lanes_of("i64", pattern.offsets))
     pointer = scratch_chunks.pointer(lo, buffer, base)
     pointers = w.emit(vector(n, "ptr"), f"getelementptr {t}, ptr {pointer}, {offsets.typed}", pointer, offsets)
-    out = memory.gather(lo, pointers, t, buffer.element.bytes, max(pointers.level, lo.region))
+    with lo.at(max(pointers.level, lo.region)):
+        out = intrinsics.gather(lo, pointers, t, buffer.element.bytes)
     return w.compare("icmp ne", out, w.const(out.type, 0)) if buffer.element is T.i1 else out
 
 
