@@ -11,7 +11,7 @@ from tritium.backends.llvm.target import compile_text, cpu_target
 
 US = 1000  # ticks
 WORTH_SHARING = 8 * US
-ALONE, SEVERAL = 1, 2
+ALONE, SEVERAL, LOOK = 1, 2, 3
 PROGRAMS = 64
 AROUND = f"""
 @share_after = internal global i64 {WORTH_SHARING}
@@ -24,6 +24,10 @@ define i64 @ask(i64 %programs) nounwind {{
   %known = getelementptr %known, ptr @known, i64 0
   ret i64 call i64 @settled(ptr %known, i1 true, i64 %programs)
 }}
+define i1 @give_up(i64 %way, i64 %spent, i64 %whole) nounwind {{
+  %known = getelementptr %known, ptr @known, i64 0
+  ret i1 call i1 @is_given_up(ptr %known, i64 %way, i64 %spent, i64 %whole)
+}}
 define void @tell(i64 %way, i64 %ticks) nounwind {{
   %known = getelementptr %known, ptr @known, i64 0
   call void @note_launch(ptr %known, i64 %way, i64 %ticks)
@@ -34,13 +38,15 @@ define void @tell(i64 %way, i64 %ticks) nounwind {{
 
 class Launches:
     """A kernel that is launched over and over. `machine(way, before)` gives the ticks of a launch; `before` are the
-    ways of the launches so far."""
+    ways of the launches so far. A launch that one thread begins, to see whether it is faster, looks at the clock every
+    microsecond."""
 
     def __init__(self, machine, guess=ALONE):
         text = resolve("\n".join((launch_times.KNOWN.definition, launch_times.TEXT, AROUND)), launch_times.KNOWN)
-        self.library = jit.load(compile_text(text, cpu_target()), exports=("ask", "tell"))
+        self.library = jit.load(compile_text(text, cpu_target()), exports=("ask", "give_up", "tell"))
         address = self.library.address
         self.ask = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address("ask"))
+        self.give_up = ctypes.CFUNCTYPE(ctypes.c_bool, *[ctypes.c_int64] * 3)(address("give_up"))
         self.tell = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address("tell"))
         self.machine, self.guess, self.ways = machine, guess, []
 
@@ -49,10 +55,14 @@ class Launches:
         spent = 0
         for _ in range(count):
             way = self.ask(programs) or self.guess
-            ticks = self.machine(way, self.ways)
+            ticks, lost = self.machine(ALONE if way == LOOK else way, self.ways), 0
+            if way == LOOK:
+                lost = next((at for at in range(US, ticks, US) if self.give_up(way, at, ticks)), 0)
+                ticks = self.machine(SEVERAL, self.ways) * (ticks - lost) // ticks if lost else ticks
+                way = SEVERAL if lost else ALONE
             self.ways.append(way)
-            self.tell(way, ticks)
-            spent += ticks
+            self.tell(way, lost + ticks)
+            spent += lost + ticks
         return spent / count
 
 
@@ -124,10 +134,25 @@ def test_what_one_thread_does_at_once_is_not_shared(guess):
 
 
 def test_long_launches_are_left_to_the_estimate():
-    launches = Launches(lambda way, before: 900 * US, SEVERAL)
-    for _ in range(100):
-        launches.run(1)
-        assert launches.ask(PROGRAMS) == 0
+    launches = Launches(lambda way, before: 900 * US if way == SEVERAL else 1700 * US, SEVERAL)
+    assert launches.run(1000) < 910 * US
+    assert set(launches.ways) == {SEVERAL} and launches.ask(PROGRAMS) == 0
+
+
+@pytest.mark.parametrize("alone, several", [(80, 2000), (5000, 60000)])
+def test_long_launches_that_are_faster_alone_are_found(alone, several):
+    """Atomic updates of tiles are plain ones where one thread is alone."""
+    launches = Launches(lambda way, before: (alone if way == ALONE else several) * US, SEVERAL)
+    launches.run(100)
+    assert launches.run(1000) < 1.5 * alone * US
+
+
+def test_long_launches_are_shared_again_when_that_is_faster():
+    def machine(way, before):
+        return (5000 if way == ALONE else 60000 if len(before) < 200 else 1000) * US
+    launches = Launches(machine, SEVERAL)
+    launches.run(1000)
+    assert launches.run(1000) < 1010 * US
 
 
 def test_another_number_of_programs_begins_anew():

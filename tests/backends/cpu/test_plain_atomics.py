@@ -17,7 +17,8 @@ N, BINS = 512, 48
 
 
 @triton.jit
-def update(p, index, given, olds, n, HOW: tl.constexpr, PLACE: tl.constexpr, OLD: tl.constexpr, BLOCK: tl.constexpr):
+def update(p, index, given, olds, n, HOW: tl.constexpr, PLACE: tl.constexpr, OLD: tl.constexpr, SEM: tl.constexpr,
+           BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = None
     if PLACE == "listed":
@@ -34,19 +35,19 @@ def update(p, index, given, olds, n, HOW: tl.constexpr, PLACE: tl.constexpr, OLD
         at, mask = p + tl.load(index + i), (i < n) & (i % 3 != 0)
     x = tl.load(given + i)
     if HOW == "add":
-        old = tl.atomic_add(at, x, mask, sem="relaxed")
+        old = tl.atomic_add(at, x, mask, sem=SEM)
     elif HOW == "max":
-        old = tl.atomic_max(at, x, mask, sem="relaxed")
+        old = tl.atomic_max(at, x, mask, sem=SEM)
     elif HOW == "min":
-        old = tl.atomic_min(at, x, mask, sem="relaxed")
+        old = tl.atomic_min(at, x, mask, sem=SEM)
     elif HOW == "xchg":
-        old = tl.atomic_xchg(at, x, mask, sem="relaxed")
+        old = tl.atomic_xchg(at, x, mask, sem=SEM)
     elif HOW == "and":
-        old = tl.atomic_and(at, x, mask, sem="relaxed")
+        old = tl.atomic_and(at, x, mask, sem=SEM)
     elif HOW == "or":
-        old = tl.atomic_or(at, x, mask, sem="relaxed")
+        old = tl.atomic_or(at, x, mask, sem=SEM)
     else:
-        old = tl.atomic_xor(at, x, mask, sem="relaxed")
+        old = tl.atomic_xor(at, x, mask, sem=SEM)
     if OLD:
         tl.store(olds + i, old, mask)
 
@@ -54,14 +55,14 @@ def update(p, index, given, olds, n, HOW: tl.constexpr, PLACE: tl.constexpr, OLD
 PLACES = ["listed", "rows", "chunks", "one", "masked chunks", "masked list"]
 
 
-def compare(how, dtype, place, old, n=411, programs=2):
+def compare(how, dtype, place, old, n=411, programs=2, sem="relaxed"):
     rng = np.random.default_rng(0)
     index = rng.integers(0, BINS, N).astype(np.int32)
     start, given = (rng.integers(0, 100, N).astype(dtype) for _ in range(2))
     outcomes = []
     for run in (lambda *args, **options: launch(update, (programs,), args, options), update[(programs,)]):
         p, olds = start.copy(), np.zeros(N, dtype)
-        run(p, index, given, olds, n, HOW=how, PLACE=place, OLD=old, BLOCK=N // programs)
+        run(p, index, given, olds, n, HOW=how, PLACE=place, OLD=old, SEM=sem, BLOCK=N // programs)
         outcomes.append((p, olds))
     for expected, found in zip(*outcomes):
         np.testing.assert_array_equal(found, expected)
@@ -69,9 +70,10 @@ def compare(how, dtype, place, old, n=411, programs=2):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("old", [False, True], ids=["no old values", "old values"])
-def test_places(place, old, rt):
+@pytest.mark.parametrize("sem", ["relaxed", "acq_rel"])
+def test_places(place, old, sem, rt):
     rt.set_num_threads(1)
-    compare("add", np.float32, place, old)
+    compare("add", np.float32, place, old, sem=sem)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.float32, np.float64, np.float16], ids=str)
@@ -108,8 +110,8 @@ def add_one(p, index, SEM: tl.constexpr, SCOPE: tl.constexpr, BLOCK: tl.constexp
 
 
 @pytest.mark.parametrize("sem, scope, plain", [("relaxed", "gpu", True), ("relaxed", "cta", True),
-                                               ("relaxed", "sys", False), ("acq_rel", "gpu", False)])  # fmt: skip
-def test_only_what_nobody_orders(sem, scope, plain):
+                                               ("acq_rel", "gpu", True), ("acq_rel", "sys", False)])  # fmt: skip
+def test_not_where_other_processes_look(sem, scope, plain):
     p, index = np.zeros(1, np.int32), np.zeros(64, np.int32)
     kernel = add_one[(1,)](p, index, SEM=sem, SCOPE=scope, BLOCK=64)
     assert p[0] == 64 and ("@tt.alone" in kernel.asm["llir"]) == plain

@@ -4,6 +4,7 @@
 """
 
 import ctypes
+import itertools
 import os
 import sys
 import threading
@@ -45,10 +46,14 @@ def halve(x, out):
     tl.store(out + tl.program_id(0), tl.load(x) * 0.5)
 
 
-def launch(n=200, programs=256):
+SIZES = itertools.cycle(range(256, 260))  # what is known of launches with so many programs is forgotten in between
+
+
+def launch(n=200):
     """(whether every program ran once, jobs that ran on torch's threads meanwhile)."""
     import torch
 
+    programs = next(SIZES)
     before, out = _symbol(ctypes.c_int64, "jobs").value, torch.zeros(programs)
     for _ in range(4):
         add_up[(programs,)](out, n, BLOCK=1024)

@@ -1,7 +1,7 @@
 """Atomic updates while no other thread runs programs (alone.py): plain loads, arithmetic and stores of chunks.
 
-Only for relaxed updates, which are not ordered with other accesses, and only if they need not be atomic for other
-processes (`scope="sys"`).
+Only if they need not be atomic for other processes (`scope="sys"`). Whatever their order with other accesses (`sem`):
+nobody is there to see another one, and who runs programs later has synchronized with this thread (`tt.shared`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .scratch import Buffer
 def allowed(op: Op) -> bool:
     """Whether a tile may be updated without atomic instructions."""
     t = T.element(op.type)
-    return bool(T.shape(op.type)) and op.attrs["sem"] == "relaxed" and op.attrs["scope"] != "sys" \
-        and type(t) is T.Scalar and t is not T.i1 and op.attrs["how"] not in ("load", "store")
+    return bool(T.shape(op.type)) and op.attrs["scope"] != "sys" and type(t) is T.Scalar and t is not T.i1 \
+        and op.attrs["how"] not in ("load", "store")
 
 
 def if_alone(lo: Lowering, plain: Callable[[], None], shared: Callable[[], None]) -> None:

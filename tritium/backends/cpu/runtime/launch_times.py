@@ -5,6 +5,9 @@ be slow to come. So launches of a kernel with the same number of programs are ti
 several. The slower way is tried now and then, in a few launches that follow each other: threads that have slept come
 late to the first of them, and are there at once for the others. The last of them count most. Several threads have to
 save an eighth of the time: if none comes, the thread that launches does all the work, in about the same time.
+
+A long launch is begun by one thread now and then, which goes on while it looks as if it took less time than several:
+updates of tiles that are atomic beside other threads may be plain ones alone (alone.py), and take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -56,8 +59,28 @@ define internal i1 @slower(i64 %shared, i64 %alone) nounwind alwaysinline {
   ret i1 icmp uge i64 %shared, %enough
 }
 
-; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 0: not known, or a long one.
-; The slower way is tried now and then, and so is one that is not known.
+; Count a launch; whether the other way is to be tried in it.
+define internal i1 @is_due(ptr %known) nounwind alwaysinline {
+  %since = load i64, field known.since of %known
+  %more = add i64 %since, 1
+  %every = load i64, field known.every of %known
+  %due = icmp uge i64 %more, %every
+  %then = select i1 %due, i64 0, i64 %more
+  store i64 %then, field known.since of %known
+  ret i1 %due
+}
+
+; A trial was lost: the next one is due after twice as many launches.
+define internal void @rarer(ptr %known) nounwind alwaysinline {
+  %every = load i64, field known.every of %known
+  %twice = shl i64 %every, 1
+  %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
+  store i64 %rarer, field known.every of %known
+  ret void
+}
+
+; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 3: this thread, while that
+; looks faster, 0: not known, or a long one. The slower way is tried now and then, and so is one that is not known.
 define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   jump %anew unless %same
   %before = load i64, field known.total of %known
@@ -66,19 +89,14 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   %long = call i64 @always_shared()
   %new = icmp eq i64 %alone, 0
   %work = select i1 %new, i64 %shared, i64 %alone ; several threads may have taken long to come
-  jump %forget if icmp ugt i64 %work, %long
+  jump %lengthy if icmp ugt i64 %work, %long
   %trying = load i64, field known.trying of %known
   ret i64 %trying if icmp ne i64 %trying, 0
   %share = load i64, ptr @share_after
   %short = icmp ult i64 %work, %share
   %timed = xor i1 %new, true
   ret i64 1 if and i1 %short, %timed              ; it is not worth sharing, nor trying to
-  %since = load i64, field known.since of %known
-  %more = add i64 %since, 1
-  %every = load i64, field known.every of %known
-  %due = icmp uge i64 %more, %every
-  %then = select i1 %due, i64 0, i64 %more
-  store i64 %then, field known.since of %known
+  %due = call i1 @is_due(ptr %known)
   %slow = call i1 @slower(i64 %shared, i64 %alone)
   %by.one = xor i1 %slow, %due
   %way = select i1 %by.one, i64 1, i64 2
@@ -93,20 +111,52 @@ try:
   store i64 %other, field known.trying of %known
   store i64 {trial}, field known.left of %known
   ret i64 %other
+lengthy:
+  %tried = load i64, field known.trying of %known
+  ret i64 2 if icmp eq i64 %tried, 2
+  store i64 0, field known.trying of %known
+  %look = call i1 @is_due(ptr %known)
+  %timed.now = xor i1 %new, true
+  %slowly = call i1 @slower(i64 %shared, i64 %alone)
+  %by.one.now = and i1 %slowly, %timed.now
+  jump %again if and i1 %look, %by.one.now
+  %way.now = zext i1 %by.one.now to i64
+  ret i64 select i1 %look, i64 3, i64 %way.now
+again:
+  store i64 2, field known.trying of %known
+  store i64 {trial}, field known.left of %known
+  ret i64 2
 anew:
   store i64 %total, field known.total of %known
   store i64 0, field known.alone of %known
   store i64 0, field known.shared of %known
   store i64 0, field known.since of %known
   store i64 {soon}, field known.every of %known
-forget:
   store i64 0, field known.trying of %known
   ret i64 0
 }
 
-; A launch has taken these ticks: %way is 1 if one thread ran it, 2 if several did. One slow launch says little. If the
-; other way was tried and lost, it is tried half as often, down to every 4096th launch. Once it is the better one, the
-; two are compared often again.
+; Whether a launch that one thread began is shared, as %spent ticks tell that it alone took %whole; the way is what
+; @settled said.
+define internal i1 @is_given_up(ptr %known, i64 %way, i64 %spent, i64 %whole) nounwind {
+  ret i1 true if icmp eq i64 %way, 0
+  %alone, %shared = load alone, shared of known %known
+  jump %look if icmp eq i64 %way, 3
+  %twice = shl i64 %alone, 1
+  %long = call i64 @always_shared()
+  %most = call i64 @llvm.umax.i64(i64 %twice, i64 %long)
+  ret i1 icmp ugt i64 %spent, %most               ; another launch than those that one thread ran
+look:
+  %part = lshr i64 %shared, 3
+  ret i1 false if icmp ult i64 %spent, %part
+  ret i1 false if call i1 @slower(i64 %shared, i64 %whole)
+  call void @rarer(ptr %known)
+  ret i1 true
+}
+
+; A launch has taken these ticks: %way is 1 if one thread ran it, 2 if several did. One slow launch says little, but a
+; trial ends where it takes eight times as long. If the other way was tried and lost, it is tried half as often, down to
+; every 4096th launch. Once it is the better one, the two are compared often again.
 define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
   %one.p = field known.alone of %known
   %several.p = field known.shared of %known
@@ -116,8 +166,16 @@ define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
   %trying = load i64, field known.trying of %known
   %tried = icmp eq i64 %trying, %way
   %left = load i64, field known.left of %known
-  %fewer = sub i64 %left, 1
+  %other.p = select i1 %by.one, ptr %several.p, ptr %one.p
+  %other = load i64, ptr %other.p
+  %eight = shl i64 %other, 3
+  %eightfold = sub i64 %eight, 1                  ; of none that is known: any time is less
+  %some.left = sub i64 %left, 1
+  %hopeless = icmp ugt i64 %ticks, %eightfold
   %late = icmp ugt i64 %left, {late}              ; threads may have slept until then
+  %on = xor i1 %late, true
+  %over = and i1 %hopeless, %on
+  %fewer = select i1 %over, i64 0, i64 %some.left
   %both = add i64 %before, %ticks
   %half = lshr i64 %both, 1
   %in.trial = select i1 %late, i64 %ticks, i64 %half
@@ -133,7 +191,6 @@ define internal void @note_launch(ptr %known, i64 %way, i64 %ticks) nounwind {
   %alone, %shared = load alone, shared of known %known
   %slow = call i1 @slower(i64 %shared, i64 %alone)
   %best = icmp eq i1 %slow, %by.one               ; the way of this launch is
-  %every.p = field known.every of %known
   jump %trial if %tried
   jump %again unless %best
   ret void
@@ -142,13 +199,10 @@ trial:
   ret void if icmp ne i64 %fewer, 0
   store i64 0, field known.trying of %known
   jump %again if %best
-  %every = load i64, ptr %every.p
-  %twice = shl i64 %every, 1
-  %rarer = call i64 @llvm.umin.i64(i64 %twice, i64 4096)
-  store i64 %rarer, ptr %every.p
+  call void @rarer(ptr %known)
   ret void
 again:
-  store i64 {soon}, ptr %every.p
+  store i64 {soon}, field known.every of %known
   ret void
 }
 """.replace("{trial}", str(_TRIAL)).replace("{late}", str(_TRIAL - _LATE)).replace("{soon}", str(_SOON))

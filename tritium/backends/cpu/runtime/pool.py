@@ -463,15 +463,13 @@ first:
   %start = call i64 @ticks()
   %way = call i64 @settled(ptr %known, i1 %same, i64 %total)
   %several = icmp eq i64 %way, 2
-  %one = icmp eq i64 %way, 1
   jump %open if %several
 guess:
-  %guessed = xor i1 %one, true
-  %unlike = call i64 @always_shared()
+  %guessed = icmp eq i64 %way, 0
   jump %open if and i1 %at_once, %guessed
 own:                                              ; alone, until the rest looks like more than waking somebody costs
-  %at = phi i64 [0, %guess], [%end, %more]
-  %step = phi i64 [%chunk, %guess], [%step1, %more]
+  %at = phi i64 [0, %guess], [%end, %look]
+  %step = phi i64 [%chunk, %guess], [%step1, %look]
   %to = add i64 %at, %step
   %end = call i64 @llvm.umin.i64(i64 %to, i64 %total)
   call void @programs(ptr %job, i64 %at, i64 %end, ptr %arena)
@@ -493,18 +491,20 @@ more:
   %each.seen = fdiv double %spent.f, %end.f
   %rest = fmul double %spent.f, %left.f           ; spent / end * left > wake
   %bound = fmul double %wake.f, %end.f
-  %late = fcmp ogt double %rest, %bound
-  %much.longer = icmp ugt i64 %spent, %unlike     ; another launch than those that one thread ran
-  %may.open = or i1 %guessed, %much.longer
-  %long = and i1 %late, %may.open
+  jump %look unless fcmp ogt double %rest, %bound
+late:
+  %whole.f = fmul double %each.seen, %total.f
+  %whole = call i64 @llvm.fptoui.sat.i64.f64(double %whole.f)
+  jump %open if call i1 @is_given_up(ptr %known, i64 %way, i64 %spent, i64 %whole)
+look:
   %tenfold = fmul double %rest, 1.0e1
   %short = fcmp olt double %tenfold, %bound       ; hardly worth the looking at the clock: look less often
   %double = shl i64 %step, 1
   %step1 = select i1 %short, i64 %double, i64 %step
-  jump %own unless %long
+  br label %own
 open:
-  %from = phi i64 [0, %first], [0, %guess], [%end, %more]
-  %each.now = phi double [%each, %first], [%each, %guess], [%each.seen, %more]
+  %from = phi i64 [0, %first], [0, %guess], [%end, %late]
+  %each.now = phi double [%each, %first], [%each, %guess], [%each.seen, %late]
   store atomic i64 %from, ptr @next monotonic, align 8
   store atomic i64 %total, ptr @total monotonic, align 8
   store ptr %job, ptr @open_job
