@@ -21,8 +21,9 @@ from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
 from ..fuse.uniform_quotients import counting, first_number
-from . import intrinsics, near
+from . import intrinsics, near, short_rows
 from .predication import Mask, mask_of
+from .short_rows import Rows
 from .table import pulled, statement
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Addresses(NamedTuple):
 
     `unbroken` is None or a condition (i1) for a chunk to be contiguous; `listed()` returns a vector of pointers. Of
     scattered lanes with the same distance, `stride` is that distance in elements, if it is a run-time number; `near` is
-    their constant offsets, if they have such and are near each other.
+    their constant offsets, if they have such and are near each other; `starts()` returns the pointers of their `rows`.
     """
 
     kind: str
@@ -46,6 +47,19 @@ class Addresses(NamedTuple):
     unbroken: Val | None = None
     stride: Val | None = None
     near: Lanes | None = None
+    rows: Rows | None = None
+    starts: Callable[[], list[Val]] = list
+
+
+class Offsets(NamedTuple):
+    """Offsets of the lanes that are known at run time: of all as a vector, and of one.
+
+    Lanes that are alike in all `patterns` have the same.
+    """
+
+    vector: Val
+    patterns: list[Lanes]
+    of: Callable[[int], int | Val]
 
 
 def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addresses:
@@ -67,14 +81,21 @@ def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addre
         terms = [*terms[:len(terms) - len(deepest)], functools.reduce(lo.add, deepest)]
     for term in terms:
         pointer = lo.offset(element, pointer, term)
-    level = max([x.level for x in (pointer, unbroken, *vectors) if x is not None])
+    level = max([x.level for x in (pointer, unbroken, *[v.vector for v in vectors]) if x is not None])
 
     def listed():
         return _listed(lo, pointer, element, fixed, vectors, n)
     if vectors or fixed is not None and fixed is not iota(n):
         stride = _stride(form, idx) if fixed is None and len(vectors) == 1 else None
-        known = fixed is not None and not vectors and near.are_near(fixed)
-        return Addresses("scattered", pointer, n, level, listed, stride=stride, near=fixed if known else None)
+        rows = short_rows.rows_of(fixed, [pattern for v in vectors for pattern in v.patterns], n)
+        known = fixed is not None and not vectors and near.are_near(fixed) and (rows is None or n > _FEW * rows.size)
+
+        def start(lane):
+            offsets = [fixed.offsets[lane] if fixed else 0, *[v.of(lane) for v in vectors]]
+            return functools.reduce(functools.partial(lo.offset, element), [x for x in offsets if x != 0], pointer)
+        firsts = rows.firsts(n) if rows else range(0)
+        return Addresses("scattered", pointer, n, level, listed, stride=stride, near=fixed if known else None,
+                         rows=None if known else rows, starts=lambda: [start(lane) for lane in firsts])
     return Addresses("uniform" if fixed is None else "contiguous", pointer, n, level, listed, unbroken)
 
 
@@ -85,8 +106,12 @@ def _stride(form: Form, idx: Index) -> Val | None:
     return stride if type(stride) is Val and not others and lane is iota(width_of(idx)) else None
 
 
-def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any], Lanes | None, list[Val], Val | None]:
-    """(uniform terms, constant offsets of the lanes, vectors of offsets, condition for a contiguous chunk)."""
+_FEW = 4  # rows that are loaded one by one, and not picked from vectors, where these would do
+
+
+def _terms(lo: Lowering, form: Form, idx: Index,
+           wrap: bool) -> tuple[list[Any], Lanes | None, list[Offsets], Val | None]:
+    """(uniform terms, constant offsets of the lanes, others, condition for a contiguous chunk)."""
     terms, fixed, vectors, unbroken = [form.base], None, [], None
     for (base, lane), stride in zip(idx, form.strides, strict=True):
         terms.append(lo.mul(base, stride))
@@ -95,7 +120,8 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
         if type(stride) is int:
             fixed = plus(fixed, [stride * o for o in lane.offsets])
         else:
-            vectors.append(_times(lo, lo.w.lanes_of("i64", lane.offsets), stride))
+            all_lanes = _times(lo, lo.w.lanes_of("i64", lane.offsets), stride)
+            vectors.append(Offsets(all_lanes, [lane], functools.partial(_along, lo, lane, stride)))
     for loose in form.loose:
         at = loose_index(lo, loose, idx)
         if loose.value in lo.pending:  # all its elements are written to scratch, not only those below
@@ -113,10 +139,19 @@ def _terms(lo: Lowering, form: Form, idx: Index, wrap: bool) -> tuple[list[Any],
             continue
         x = lo.index_of(lo.ev(loose.value, at), T.element(loose.value.type))
         if type(x) is Val and lanes(x.type) > 1:
-            vectors.append(_times(lo, x, loose.scale))
+            vectors.append(Offsets(_times(lo, x, loose.scale), [lane for _, lane in at if lane is not None],
+                                   functools.partial(_picked, lo, x, loose.scale)))
         else:
             terms.append(lo.mul(x, loose.scale))
     return terms, lanes_of(fixed) if fixed else None, vectors, unbroken
+
+
+def _along(lo: Lowering, lanes: Lanes, stride: Val, lane: int) -> int | Val:
+    return lo.mul(stride, lanes.offsets[lane])
+
+
+def _picked(lo: Lowering, x: Val, scale: int | Val, lane: int) -> int | Val:
+    return lo.mul(lo.w.extract(x, lane), scale)
 
 
 def _wrapped(lo: Lowering, loose: Loose, at: Index) -> tuple[Val, Val] | None:
@@ -153,13 +188,14 @@ def _times(lo: Lowering, x: Val, by: int | Val) -> Val:
     return lo.w.binary("mul", x, lo.widen(lo.const(by), lanes(x.type)))
 
 
-def _listed(lo: Lowering, pointer: Val, element: str, fixed: Lanes | None, vectors: Sequence[Val], n: int) -> Val:
+def _listed(lo: Lowering, pointer: Val, element: str, fixed: Lanes | None, vectors: Sequence[Offsets],
+            n: int) -> Val:
     """A pointer for each lane."""
     w = lo.w
     offsets = [w.lanes_of("i64", fixed.offsets)] if fixed is not None else []
     if not offsets and not vectors:
         return lo.widen(pointer, n)
-    total = functools.reduce(lambda x, y: w.binary("add", x, y), (*offsets, *vectors))
+    total = functools.reduce(lambda x, y: w.binary("add", x, y), (*offsets, *[v.vector for v in vectors]))
     return w.emit(vector(n, "ptr"), f"getelementptr {element}, ptr {pointer}, {total.typed}", pointer, total)
 
 
@@ -226,6 +262,8 @@ def _read(lo: Lowering, place: Addresses, t: T.Scalar, volatile: str = "") -> Va
     if place.kind == "scattered":
         if place.near is not None:
             return near.load(lo, place.pointer, place.near, m, t.bytes)
+        if place.rows is not None:
+            return short_rows.load(lo, place.rows, place.starts(), m, t.bytes)
         every = lambda: intrinsics.gather(lo, place.listed(), m, t.bytes)
         return every() if place.stride is None else _read_strided(lo, place, place.stride, t, every)
     out = vector(place.width, m) if place.kind == "contiguous" else m
@@ -270,6 +308,8 @@ def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: V
     """The active lanes; the others are `other`."""
     if place.kind == "contiguous" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
+    if place.rows is not None and not place.rows.uniform and lo.target.masked:
+        return short_rows.load_some(lo, place.rows, place.starts(), mask.pinned(lo).lanes(lo), other, t.bytes)
     chunk = _move_some(lo, place, t, mask, other, reads=True, partial=True)
     return lo.w.load(other.type, chunk, t.bytes)
 
@@ -395,6 +435,8 @@ def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
         lo.w.store(x, place.pointer, t.bytes)
     elif place.near is not None and near.stores(lo, place.near):
         near.store(lo, x, place.pointer, place.near, t.bytes)
+    elif place.rows is not None and not place.rows.uniform:
+        short_rows.store(lo, x, place.rows, place.starts(), t.bytes)
     else:
         intrinsics.scatter(lo, x, place.listed(), t.bytes)
 
@@ -402,6 +444,8 @@ def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
 def _store_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, partial: bool = False) -> None:
     if place.kind == "contiguous" and lo.target.masked:
         _native_store(lo, place, t, mask.pinned(lo), x)
+    elif place.rows is not None and not place.rows.uniform and lo.target.masked:
+        short_rows.store_some(lo, x, place.rows, place.starts(), mask.pinned(lo).lanes(lo), t.bytes)
     else:
         _move_some(lo, place, t, mask, x, reads=False, partial=partial)
 
