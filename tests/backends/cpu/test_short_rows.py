@@ -83,3 +83,18 @@ def test_nothing_is_gathered(cpu):
     source = triton.compiler.ASTSource(doubled, signature, {"MASK": None, "M": 64, "N": 8})
     text = triton.compile(source, target=GPUTarget("cpu", cpu, 1)).asm["llir"]
     assert "llvm.masked.gather" not in text and "llvm.masked.scatter" not in text
+
+
+@triton.jit
+def moved(x_ptr, o_ptr, stride, FIXED: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    tl.store(o_ptr + i * N + j, tl.load(x_ptr + i * (FIXED or stride) + j))
+
+
+@pytest.mark.parametrize("fixed, n, times", [(None, 64, 1), (None, 16, 2), (None, 8, 4), (1024, 64, 1), (64, 64, 0)])
+def test_rows_far_apart_are_prefetched(fixed, n, times):
+    """Eight rows ahead, for each row that a chunk of 32 lanes touches; not where the next row is the next line."""
+    signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "stride": "i32"}
+    source = triton.compiler.ASTSource(moved, signature, {"FIXED": fixed, "M": 64, "N": n})
+    text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
+    assert text.count("call void @llvm.prefetch.p0") == times

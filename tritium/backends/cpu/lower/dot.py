@@ -90,13 +90,16 @@ def sums(loop: Op, inits: Sequence[Value]) -> frozenset[int]:
                      if arg in added and used[arg] == 1 and number(x) == 0)
 
 
+_ROWS_AHEAD = 4
+
+
 def look_ahead(lo: Lowering, block: Block) -> bool:
-    """Mark the loads that feed the dots of a loop for prefetching; returns whether there are dots."""
+    """Have loads that feed the dots of a loop prefetch few rows; returns whether there are dots."""
     dots = [op for op in block.ops if op.kind is ops.dot]
     for op in dots:
         for x in op.operands[:2]:
             while isinstance(x, Op) and x.kind.elementwise and x.operands:
                 x = x.operands[0]
             if isinstance(x, Op) and x.kind is ops.load:
-                lo.ahead.add(x)
+                lo.rows_ahead[x] = _ROWS_AHEAD
     return bool(dots)

@@ -140,7 +140,7 @@ class Lowering(Emitter):
         self.starts = {}  # loop-carried accumulator of dots -> whether this is the first iteration (i1)
         self.axis_info: AxisAnalysis | None = None  # AxisInfo by value (uniform_quotients.py)
         self.divides: bool | None = None  # whether to compute it
-        self.ahead = set()  # loads to prefetch: a loop of dots reads them row by row
+        self.rows_ahead: dict[Op, int] = {}  # load -> by how many rows it is prefetched, if not by as many as others
         self.runs = {}  # quotients that are uniform, or contiguous, in the chunks of the open branch (runs.py)
         self.run_start: Val | None = None  # where the run begins that all these chunks are parts of
         self.bytes_ahead = 0  # by which rows of the open loop are prefetched; 0 if they are not

@@ -114,7 +114,7 @@ def of_load(lo: Lowering, x: Value) -> Lines | None:
     if found is None or not _is_bound(lo, load.mask) or load.mask is None and _is_known(lo, found) \
             or _buffers_behind(lo, x):
         return None
-    lo.ahead.discard(load)
+    lo.rows_ahead[load] = 0
     return Lines(lo, load.operands[0], found, load.mask, max(T.element(load.type).bytes, T.element(x.type).bytes))
 
 

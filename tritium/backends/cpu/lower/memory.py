@@ -208,9 +208,9 @@ def _load(lo: Lowering, op: Op, idx: Index) -> Val:
         x = _other(lo, other, t, idx)
         return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
     place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
-    if op in lo.ahead and place.kind == "contiguous" and place.width > 4:
-        _prefetch(lo, op, place)
-    elif lo.bytes_ahead and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
+    if place.kind == "contiguous" and place.width > 4 or place.rows is not None and not place.rows.uniform:
+        _prefetch_rows(lo, op, place, idx)
+    if lo.bytes_ahead and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
         _prefetch_along(lo, place)
     if m is None and place.unbroken is None:
         with lo.at(max(place.level, lo.region)):
@@ -226,10 +226,18 @@ def _volatile_load(lo: Lowering, op: Op) -> None:
     lo.force(op)
 
 
-def _prefetch(lo: Lowering, op: Op, place: Addresses) -> None:
+def _prefetch_rows(lo: Lowering, op: Op, place: Addresses, idx: Index) -> None:
     """Prefetch some rows ahead: the hardware prefetcher does not follow rows far apart."""
-    distance = lo.mul(usual_stride(lo, form_of(lo, op.pointer), 0), _ROWS_AHEAD)
-    _prefetch_at(lo, lo.w.gep(memory_type(T.element(op.type)), place.pointer, lo.const(distance)))
+    rows = lo.rows_ahead.get(op, _ROWS_AHEAD)
+    shape, form, t = T.shape(op.type), form_of(lo, op.pointer), T.element(op.type)
+    along = contiguous(form, shape)
+    axes = [axis for axis, n in enumerate(shape) if n > 1 and axis != along]
+    stride = usual_stride(lo, form, axes[-1]) if axes else 0
+    if rows == 0 or type(stride) is int and abs(stride) * t.bytes <= _NEXT:
+        return
+    distance = lo.const(lo.mul(stride, rows))
+    for start in place.starts() or [place.pointer]:
+        _prefetch_at(lo, lo.w.gep(memory_type(t), start, distance))
 
 
 def _prefetch_along(lo: Lowering, place: Addresses) -> None:
@@ -243,7 +251,8 @@ def _prefetch_at(lo: Lowering, pointer: Val) -> None:
         lo.w.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
 
-_ROWS_AHEAD = 4
+_ROWS_AHEAD = 8
+_NEXT = 512  # bytes between rows that the hardware prefetcher takes for one
 _LINE = 64  # bytes of a cache line
 
 

@@ -130,7 +130,7 @@ def _checked(lo: Lowering, x: Op, tests: Sequence[Val], start: Val, outer: Seque
              by_runtime: Callable[[Buffer], bool]) -> View:
     """A view of the tile if all tests hold, else of a copy."""
     ok, buffer = lo.w.all_of(*tests), lo.arena.take(T.shape(x.type), T.element(x.type))
-    lo.ahead.discard(x)  # the copy is cold: no prefetching
+    lo.rows_ahead[x] = 0  # the copy is cold: no prefetching
 
     def copy():
         with lo.inside():
