@@ -87,6 +87,30 @@ def _nearest(name: str, names: Iterable[str]) -> str | None:
     return near[found[0]] if (found := get_close_matches(name.lower(), near, n=1)) else None
 
 
+# Keywords of functions of former releases of Triton: what is written for them today.
+_FORMER = {
+    "trans_a": "transpose the operand: tl.dot(tl.trans(a), b)",
+    "trans_b": "transpose the operand: tl.dot(a, tl.trans(b))",
+    "enable_warp_specialization": "write tl.range(..., warp_specialize=True) in the kernel",
+    "num_buffers_warp_spec": "write tl.range(..., warp_specialize=True) in the kernel",
+    "num_consumer_groups": "write tl.range(..., warp_specialize=True) in the kernel",
+    "reg_dec_producer": "write tl.range(..., warp_specialize=True) in the kernel",
+    "reg_inc_consumer": "write tl.range(..., warp_specialize=True) in the kernel",
+    "fast_flush": "leave it out: the cache of a GPU is emptied before each call",
+    "percentiles": "write quantiles",
+    "interpret": "leave it out and set TRITON_INTERPRET=1",
+}
+
+
+def instead_of_former(keyword: str, known: Iterable[str]) -> str | None:
+    """What to write for a keyword of a former release of Triton; None if it never was one, or is one of `known`.
+
+    >>> instead_of_former("trans_a", ["input", "other"]), instead_of_former("mask", ["input", "other"])
+    ('transpose the operand: tl.dot(tl.trans(a), b)', None)
+    """
+    return None if keyword in known else _FORMER.get(keyword)
+
+
 def told_at_the_call(fn: Callable[P, R]) -> Callable[P, R]:
     """Decorator of what users call in Python: a keyword that `fn` lacks is refused with the nearest one it has, and
     what refuses an argument leaves no frames of ours in the traceback.
@@ -105,9 +129,10 @@ def told_at_the_call(fn: Callable[P, R]) -> Callable[P, R]:
         try:
             for name in kwargs:
                 if name not in names:
-                    near = _nearest(name, names)
+                    former, near = instead_of_former(name, names), _nearest(name, names)
+                    guess = f"{former}; " if former else f"did you mean {near}? " if near else ""
                     raise refusal(TypeError, f"{fn.__qualname__}() got an unexpected keyword argument {name!r}",
-                                  f"{f'did you mean {near}? ' if near else ''}it takes {', '.join(names)}")
+                                  f"{guess}it takes {', '.join(names)}")
             return fn(*args, **kwargs)
         except Exception as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:

@@ -141,6 +141,27 @@ def misspelt(x):
 
 
 @triton.jit
+def transposing(x):
+    square = tl.load(x + tl.arange(0, 16)[:, None] * 0 + tl.arange(0, 16) * 0)
+    tl.store(x, tl.sum(tl.sum(tl.dot(square, square, trans_b=True), 0), 0))
+
+
+@triton.jit
+def of_libdevice(x):
+    tl.store(x, tl.libdevice.tanh(tl.load(x)))
+
+
+@triton.jit
+def printing(x):
+    tl.printf("x", tl.load(x))
+
+
+@triton.jit
+def describing(x):
+    tl._experimental_make_tensor_descriptor(x, [4], [1], [4])
+
+
+@triton.jit
 def untyped(x):
     tl.store(x + tl.arange(0, 4), tl.zeros((4,)))
 
@@ -174,6 +195,9 @@ def bare(x):
 EAGER = [
     (nothing_moved, (), "ask first: `if x is not None:`"), (bare, (), "use tl.arange"),
     (dimension, (), "did you mean `axis`?"), (misspelt, (), "did you mean `mask`? it is declared as load("),
+    (transposing, (), "transpose the operand: tl.dot(a, tl.trans(b)); it is declared as dot("),
+    (of_libdevice, (), "use tl.extra.libdevice"), (printing, (), "use tl.device_print(text, x)"),
+    (describing, (), "use tl.make_tensor_descriptor(base, shape, strides, block_shape)"),
     (untyped, (), "say of what type, too"), (stepped, (), "it is declared as arange(start, end)"),
     (rounded, (), "use tl.extra.libdevice.round"), (bounded_by_a_block, (), "one bound for the whole program"),
     (relu, (), "use tl.maximum(x, 0)"), (mean, (), "use tl.sum(x, axis) / n"), (absolute, (), "use tl.abs"),

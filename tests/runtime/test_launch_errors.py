@@ -232,6 +232,8 @@ def prune(rule):
 @pytest.mark.parametrize("call, text", [
     (lambda: triton.Config({}, num_warp=4), r"Config.__init__\(\) got .*'num_warp'\nhint: did you mean num_warps\? it"),
     (lambda: triton.Config(BLOCK=4), "hint: it takes kwargs, num_warps, "),
+    (lambda: triton.Config({}, num_consumer_groups=2), r"hint: write tl.range\(..., warp_specialize=True\)"),
+    (lambda: triton.testing.do_bench(print, fast_flush=True), "hint: leave it out: the cache of a GPU is emptied"),
     (lambda: triton.Config(["BLOCK", 4]), "a Config maps names of parameters to values"),
     (lambda: triton.jit(no_inline=True), r"jit\(\) got .*'no_inline'\nhint: did you mean noinline\?"),
     (lambda: triton.autotune(CONFIGS, [], reset_to_zeros=["x"]), r"hint: did you mean reset_to_zero\?"),

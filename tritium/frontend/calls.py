@@ -140,12 +140,10 @@ def _check_signature(b, node, function, signature, args, kwargs):
         signature.bind(*args, **kwargs)
     except TypeError as wrong:
         name = function.__name__
-        hint = spelling_hints.declaration(name, signature)
+        unknown = next((key for key in kwargs if key not in signature.parameters), None)
+        hint = spelling_hints.declaration(name, signature, unknown)
         if "missing" in str(wrong) and dependencies.is_language(function):
             hint = spelling_hints.whole_call(name) or hint
-        unknown = next((key for key in kwargs if key not in signature.parameters), None)
-        if unknown is not None and (near := spelling_hints.near_parameter(unknown, signature.parameters)) is not None:
-            hint = f"{near} {hint}"
         raise diagnose.error(b, node, f"{name}(): {wrong}", hint=hint) from None
 
 

@@ -322,12 +322,9 @@ def _of_call(name, problem):
     signature = getattr(getattr(language, name, None), "signature", None)
     if signature is None or " operand " in problem:
         return spelling_hints.instead_of_builtin(name) or spelling_hints.instead_of(name)
-    declared = spelling_hints.declaration(name, signature)
-    if "missing" in problem:
-        return spelling_hints.whole_call(name) or declared
     unknown = re.search(r"unexpected keyword argument '(\w+)'", problem)
-    near = unknown and spelling_hints.near_parameter(unknown[1], signature.parameters)
-    return f"{near} {declared}" if near else declared
+    declared = spelling_hints.declaration(name, signature, unknown and unknown[1])
+    return "missing" in problem and spelling_hints.whole_call(name) or declared
 
 
 def _within(traceback):

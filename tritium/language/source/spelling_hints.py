@@ -7,10 +7,15 @@ import importlib
 import inspect
 from collections.abc import Collection
 
+from ...refusals import instead_of_former
+
 __all__ = ["instead_of", "instead_of_builtin", "is_of_language"]
 
 # Where the language has another name, or no function because an expression does it.
 _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
+    _experimental_descriptor_load         descriptor.load(offsets), of tl.make_tensor_descriptor
+    _experimental_descriptor_store        descriptor.store(offsets, x), of tl.make_tensor_descriptor
+    _experimental_make_tensor_descriptor  tl.make_tensor_descriptor(base, shape, strides, block_shape)
     absolute         tl.abs(x)
     add              x + y
     all              tl.min(condition.to(tl.int32), axis)
@@ -76,6 +81,7 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     le               x <= y
     leaky_relu       tl.where(x > 0, x, x * slope)
     less             x < y
+    libdevice        tl.extra.libdevice
     log_softmax      x - top - tl.log(tl.sum(tl.exp(x - top), axis)) with top = tl.max(x, axis)
     logical_not      ~x
     logical_xor      x ^ y
@@ -103,6 +109,7 @@ _OTHERS = {row.split()[0]: row.split(maxsplit=1)[1] for row in """
     outer            x[:, None] * y[None, :]
     pi               3.141592653589793, or math.pi
     power            tl.extra.libdevice.pow(x, y)
+    printf           tl.device_print(text, x)
     prod             tl.reduce(x, axis, combine)
     reciprocal       1 / x
     relu             tl.maximum(x, 0)
@@ -219,15 +226,21 @@ def whole_call(name: str) -> str | None:
     return _WHOLE_CALLS.get(name)
 
 
-def declaration(name: str, signature: inspect.Signature) -> str:
-    """How a function is called, without annotations.
+def declaration(name: str, signature: inspect.Signature, unknown: str | None = None) -> str:
+    """How a function is called, without annotations; before it what to write for an unknown keyword of a call.
 
     >>> def scaled(x, factor: float = 2.0): pass
     >>> declaration("scaled", inspect.signature(scaled))
     'it is declared as scaled(x, factor=2.0)'
+    >>> declaration("scaled", inspect.signature(scaled), "fctor")
+    'did you mean `factor`? it is declared as scaled(x, factor=2.0)'
     """
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-    return f"it is declared as {name}{inspect.Signature(bare)}"
+    known = signature.parameters
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in known.values()]
+    former = instead_of_former(unknown, known) if unknown else None
+    near = near_parameter(unknown, known) if unknown and unknown not in known else None
+    guess = f"{former}; " if former else f"{near} " if near else ""
+    return f"{guess}it is declared as {name}{inspect.Signature(bare)}"
 
 
 def near_parameter(name: str, known: Collection[str]) -> str | None:
