@@ -366,3 +366,71 @@ def single_element_condition(out, x):
 def test_a_tile_of_one_element_is_a_condition_with_a_warning():
     with pytest.warns(UserWarning, match="multidimensional"):
         assert run(single_element_condition, ints(), ints(3))[0] == 1
+
+
+@triton.jit
+def sizes_of_both_sides(out, n):
+    for i in tl.static_range(2):
+        if n > i:
+            SIZE: tl.constexpr = 2
+            tl.store(out + 8 * i + tl.arange(0, SIZE), 1)
+        else:
+            SIZE: tl.constexpr = 4 * 2**i
+            tl.store(out + 8 * i + tl.arange(0, SIZE), 2)
+    SIZE: tl.constexpr = 1
+    tl.store(out + 16 + tl.arange(0, SIZE), 3)
+
+
+def test_a_constant_ends_with_its_side_of_a_branch():
+    assert run(sizes_of_both_sides, ints(*[0] * 20), 1)[:18].tolist() == [1, 1] + 6 * [0] + 8 * [2] + [3, 0]
+    assert run(sizes_of_both_sides, ints(*[0] * 20), 0)[:18].tolist() == 4 * [2] + 4 * [0] + 8 * [2] + [3, 0]
+
+
+@triton.jit
+def size_after_a_return(out, n):
+    if n > 3:
+        SIZE: tl.constexpr = 2
+        tl.store(out + tl.arange(0, SIZE), 1)
+    else:
+        SIZE: tl.constexpr = 4
+        tl.store(out + tl.arange(0, SIZE), 2)
+        return
+    SIZE: tl.constexpr = 8
+    tl.store(out + 2 + tl.arange(0, SIZE), 3)
+
+
+def test_a_constant_ends_with_its_side_where_the_other_returns():
+    assert run(size_after_a_return, ints(*[0] * 10), 1).tolist() == 4 * [2] + 6 * [0]
+    assert run(size_after_a_return, ints(*[0] * 10), 4).tolist() == 2 * [1] + 8 * [3]
+
+
+@triton.jit
+def size_after_an_early_exit(out, n, EARLY: tl.constexpr):
+    for i in range(n):
+        if EARLY:
+            if i > 2:
+                break
+            SIZE: tl.constexpr = 4
+        tl.store(out + 4 * i + tl.arange(0, SIZE), i)
+
+
+def test_a_constant_lives_on_after_an_early_exit():
+    made = run(size_after_an_early_exit, ints(*[9] * 16), 7, EARLY=True)
+    assert made.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [9] * 4
+
+
+@triton.jit
+def size_of_one_side_used_after(out, n):
+    if n > 3:
+        SIZE: tl.constexpr = 4
+        tl.store(out + tl.arange(0, SIZE), 1)
+    else:
+        SIZE: tl.constexpr = 4
+        tl.store(out + tl.arange(0, SIZE), 2)
+    tl.store(out + tl.arange(0, SIZE), 3)
+
+
+def test_a_constant_of_a_branch_is_not_defined_after_it():
+    with pytest.raises(triton.CompilationError, match="SIZE is not defined") as raised:
+        run(size_of_one_side_used_after, ints(), 3)
+    assert "SIZE is a constant of this side of the branch" in str(raised.value)

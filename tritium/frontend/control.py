@@ -18,7 +18,7 @@ from ..language.types import values
 from ..language.types.returned_constants import plain, returned
 from ..named_tuples import NamedTuple
 from . import binding, diagnose
-from .scope import MISSING, Closure, Deferred, Step, Unbound, describe, own_copies, reads, same
+from .scope import MISSING, Closure, Deferred, Names, Step, Unbound, describe, own_copies, reads, same
 
 # The function's return value travels with its names, under one that no Python name can be.
 RESULT = "<result>"
@@ -177,7 +177,7 @@ def branch(b, node, test, rest):
     one = _arm(b, first, before, after)
     done = one.never_ends  # so what follows belongs to the other arm, with no flag to test
     frame.tail = tail and (done or not rest)
-    two = _arm(b, [*second, *rest], before, live) if done else _arm(b, second, before, after)
+    two = _arm(b, second, before, live, rest) if done else _arm(b, second, before, after)
     then, other = (two, one) if flip else (one, two)
     frame.live = live if done else after
     exits = merge(b, node, test, then, other, before)
@@ -191,17 +191,29 @@ def guard(b, node, exits, rest):
     frame = b.frame
     before = frame.names
     left = Arm(Block((), ()), before, Exits(exits.flags, always=True))
-    going = _arm(b, rest, {name: value for name, value in before.items() if name != RESULT}, frame.live)
+    going = _arm(b, (), {name: value for name, value in before.items() if name != RESULT}, frame.live, rest)
     return merge(b, node, any_of(b, exits.flags.values()), left, going, before)
 
 
-def _arm(b, steps, before, live):
+def _arm(b, steps, before, live, rest=()):
+    """Lower one side of a branch, and `rest` after it."""
     frame = b.frame
     frame.names, frame.live = own_copies(before), live
-    with b.region() as region, b.budget.deeper(b, steps):
-        exits = run(b, steps)
+    end = Step(ast.Pass(), lambda _: _end_constants(frame, before), Names(frozenset(), frozenset()))
+    with b.region() as region, b.budget.deeper(b, [*steps, *rest]):
+        exits = run(b, [*steps, end, *rest] if rest else steps)
+        if not rest:
+            _end_constants(frame, before)
         _settle(frame, before, live)
     return Arm(region.block, frame.names, exits)
+
+
+def _end_constants(frame, before):
+    """End what `name: tl.constexpr = e` bound: the side of the branch is its scope."""
+    for name, value in frame.names.items():
+        place = frame.places.get(name)
+        if type(place) is ast.AnnAssign and is_bound(value) and value is not before.get(name, MISSING):
+            frame.names[name] = Unbound(f"{name} is a constant of this side of the branch", place)
 
 
 def _settle(frame, before, live):
@@ -273,6 +285,8 @@ def is_bound(value):
 def _meet_strictly(b, node, name, x, y, before):
     """Both arms go on: a name needs a value of one type in both to exist afterwards."""
     if not is_bound(x) or not is_bound(y):
+        if not is_bound(x) and not is_bound(y):
+            return x if type(x) is Unbound else y
         place = b.frame.places.get(name)
         return Unbound(f"{name} is bound here, on one side of the branch only", place)
     if same(x, y):

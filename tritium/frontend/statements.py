@@ -53,12 +53,12 @@ def assign_annotated(b, node):
         raise diagnose.unsupported(b, node, "only a name can be annotated with tl.constexpr", at=node.target)
     bound = b.frame.names.get(name, MISSING)
     # An unrolled loop comes by the same line again.
-    if bound is not MISSING and type(bound) is not Unbound and b.frame.places.get(name) is not node.target:
+    if bound is not MISSING and type(bound) is not Unbound and b.frame.places.get(name) is not node:
         raise diagnose.error(
             b, node, f"{name} is already defined. constexpr cannot be reassigned.", at=node.target,
             notes=[(f"{name} is defined here", b.frame.places[name])] if name in b.frame.places else (),
             hint="use another name")
-    b.frame.bind(name, value, node.target)
+    b.frame.bind(name, value, node)  # the place tells that it ends with the branch it is in
 
 
 def _kept(b, target, value, names):
