@@ -18,6 +18,7 @@ from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
 from .access import Accesses
+from .axis import Axis
 from .linear import Layout, multiplied, reducing, replicated, stacked, transposing
 from .rematerialization import Rematerialization
 from .rules import OPERAND, RESULT, scaled_layouts, simple
@@ -35,6 +36,7 @@ class Choice:
     remat: Rematerialization = field(default_factory=Rematerialization)
     anchors: dict[Value, Layout] = field(default_factory=dict)
     readers: Mapping[Value, list[tuple[Op, int]]] = field(default_factory=dict)  # in kernels with dots
+    stored: Mapping[Op, Layout] = field(default_factory=dict)  # see `_stored_scans`
 
     @property
     def warps(self) -> int:
@@ -82,7 +84,8 @@ class Choice:
 def choose_layouts(module: Module, target: Target, accesses: Accesses, loads: dict[Op, Layout] | None = None) -> Choice:
     """The anchor of every tile of a module."""
     dots = any(kind.mma for kind in module.kinds)
-    choice = Choice(accesses, target.mma, target.cost, loads or {}, readers=_readers(module.body) if dots else {})
+    choice = Choice(accesses, target.mma, target.cost, loads or {}, readers=_readers(module.body) if dots else {},
+                    stored=_stored_scans(module, accesses))
     _choose(choice, module.body)
     return choice
 
@@ -188,6 +191,19 @@ def _readers(body: Block) -> dict[Value, list[tuple[Op, int]]]:
         for region in op.regions if op.kind is ops.if_ else ():
             for k, x in enumerate(region.yields):
                 found.setdefault(x, []).append((op, k))
+    return found
+
+
+def _stored_scans(module: Module, accesses: Accesses) -> dict[Op, Layout]:
+    """{scan: the layout of the stores that it only goes to}, if there is one in which warps scan by themselves."""
+    scans = [op for op in walk(module.body) if op.kind is ops.scan]
+    readers, found = _readers(module.body) if scans else {}, {}
+    for op in scans:
+        uses = [use for x in op.results for use in readers.get(x, ())]
+        if uses and all(reader.kind is ops.store and k == 1 for reader, k in uses):
+            layout, *others = {accesses.coalesced(store) for store, _ in uses}
+            if not others and not Axis(layout, op.attrs["axis"]).of("warp"):
+                found[op] = layout
     return found
 
 
@@ -348,6 +364,13 @@ def _join(choice: Choice, op: Op, k: int) -> Layout:
     return _follow(choice, op, k)
 
 
+def _scan(choice: Choice, op: Op, k: int) -> Layout:
+    """The layout that the operands have, unless warps exchange totals in it: its stores may have a better one, and what
+    is scanned is converted then in place of the result."""
+    own = _follow(choice, op, k)
+    return choice.stored.get(op, own) if Axis(own, op.attrs["axis"]).of("warp") else own
+
+
 def _gather(choice: Choice, op: Op, k: int) -> Layout:
     """The layout of the value in each block; blocks count in registers."""
     x = op.operands[k]
@@ -366,4 +389,5 @@ _ANCHOR: dict[object, Callable[[Choice, Op, int], Layout]] = {  # anchors, and o
     ops.while_: _loop,
     ops.if_: lambda choice, op, k: choice.anchor(choice.leader([r.yields[k] for r in op.regions])),
     ops.join: _join,
+    ops.scan: _scan,
 }

@@ -228,7 +228,7 @@ def _ping_pong_wait(p: Placement, op: Op) -> None:
 
 def _combining(p: Placement, op: Op) -> None:
     """reduce, scan and map: their regions hold scalars only."""
-    layout = p.choice.anchor(op.results[0] if op.kind is ops.map_ else p.choice.leader(op.operands))
+    layout = p.choice.anchor(p.choice.leader(op.operands) if op.kind is ops.reduce else op.results[0])
     _place(p, op, [_in_layout(p, x, layout) for x in op.operands])
 
 
