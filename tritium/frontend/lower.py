@@ -227,12 +227,15 @@ def _descriptor(b, name, kind, attrs):
     """A descriptor made on the host arrives as its base pointer, its shape and its strides.
 
     The host has checked that the base and all strides but the last are multiples of 16 bytes, and that the last is 1.
+    So rows usually hold whole pieces of 16 bytes too.
     """
     from ..language.builtins.descriptors import tensor_descriptor
     rank, element = len(kind.block_type.shape), kind.block_type.element_ty.ir
     base = b.argument(T.Ptr(element), name, divisible=16)
-    shape = [b.argument(T.i32, f"{name}_shape_{k}") for k in range(rank)]
-    strides = [b.argument(T.i64, f"{name}_stride_{k}", divisible=max(1, 16 // element.bytes)) for k in range(rank)]
+    piece = max(1, 16 // element.bytes)
+    shape = [b.argument(T.i32, f"{name}_shape_{k}", **({"likely_divisible": piece} if k == rank - 1 else {}))
+             for k in range(rank)]
+    strides = [b.argument(T.i64, f"{name}_stride_{k}", divisible=piece) for k in range(rank)]
     tensors = [values.tensor(x) for x in (base, *shape, *strides)]
     sizes, steps = tensors[1:1 + rank], [*tensors[1 + rank:-1], values.constant(b, 1, T.i64)]
     return tensor_descriptor(tensors[0], sizes, steps, kind.block_type.shape,

@@ -11,6 +11,8 @@ from ..ir.builder import Builder
 from ..ir.core import callees_first, walk
 from ..ir.rewrite import substitute
 
+__all__ = ["promise_arguments", "promised"]
+
 MOST = 1 << 16  # the largest divisor worth knowing
 
 
@@ -28,7 +30,7 @@ def promise_arguments(module):
     known, made = {}, {}  # name of a function -> divisors of its arguments in every call so far; its new form
     for caller in (module, *reversed(callees_first(module))):  # a function after all that call it
         if caller is not module:
-            caller = made[caller.name] = _promised(caller, known[caller.name])
+            caller = made[caller.name] = promised(caller, known[caller.name])
         info = analyze(caller)
         for op in walk(caller.body):
             if op.kind is ops.call:
@@ -37,7 +39,8 @@ def promise_arguments(module):
     return module.replace(functions=[made.get(function.name, function) for function in module.functions])
 
 
-def _promised(function, divisors):
+def promised(function, divisors):
+    """A kernel or function whose arguments are multiples of these numbers."""
     if all(d <= arg.attrs.get("divisible", 1) for arg, d in zip(function.args, divisors)):
         return function
     b = Builder()

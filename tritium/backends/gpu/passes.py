@@ -24,6 +24,7 @@ from .pipeline.software_pipeline import most_stages, software_pipeline
 from .pipeline.specialize_warps import specialize_warps
 from .pipeline.tma_stores import tma_stores
 from .pipeline.warp_plan import plans_of
+from .rewrite.assume_sizes import assume_sizes
 from .rewrite.clear_sums import clear_sums
 from .rewrite.drop_unit_axes import drop_unit_axes
 from .rewrite.fence_loads import fence_loads
@@ -92,9 +93,9 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         yield must_change(on(specialize_warps)), *finish
         yield must_change(on(specialize_warps, number=1)), *finish
         share = on(share_loads), on(share_invariants)
-        yield on(prefetch_loads), on(software_pipeline), *share, *finish
+        yield assume_sizes, on(prefetch_loads), on(software_pipeline), *share, *finish
         for most in range(most_stages(module) - 1, 0, -1):
-            yield on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), *share, *finish
+            yield assume_sizes, on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), *share, *finish
 
     to_dots = (
         shorten_conditions,
