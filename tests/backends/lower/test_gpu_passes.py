@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parent / "gpu"
 # What a module must say for a pass to have something to do.
 ATTRS = {
     "split_clusters": {"num_ctas": 2},
+    "assume_sizes": {"launch_checks": True},
     "eliminate_redundant_loads": {"launch_checks": True},
     "hoist_scales": {"launch_checks": True},
     "prefetch_loads": {"maxnreg": 63},  # a quarter of the registers is the budget
