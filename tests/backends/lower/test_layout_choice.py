@@ -161,3 +161,37 @@ def test_lanes_follow_the_axis_whose_neighbours_share_cache_lines(near, lanes):
 """)
     load = module.body.ops[-1]
     assert chosen_for(module).anchor(load).lane == lanes
+
+
+# Columns and weights that meet in a tile of three axes, which is stored as rows: a combination of streams.
+STREAMS = """kernel @f(%p: ptr<f32> {divisible=16}, %q: ptr<f32> {divisible=16}) {num_warps=1} {
+  %0 = arange {start=0, end=64} : tile<64xi32>
+  %1 = splat %p {shape=(64,)} : tile<64xptr<f32>>
+  %2 = addptr %1, %0 : tile<64xptr<f32>>
+  %3 = load %2 : tile<64xf32>
+  %4 = arange {start=0, end=4} : tile<4xi32>
+  %5 = splat %p {shape=(4,)} : tile<4xptr<f32>>
+  %6 = addptr %5, %4 : tile<4xptr<f32>>
+  %7 = load %6 : tile<4xf32>
+  %8 = expand_dims %3 {axis=1} : tile<64x1xf32>
+  %9 = broadcast %8 {shape=(64, 4)} : tile<64x4xf32>
+  %10 = expand_dims %7 {axis=0} : tile<1x4xf32>
+  %11 = broadcast %10 {shape=(64, 4)} : tile<64x4xf32>
+  %12 = mul %9, %11 : tile<64x4xf32>
+  %13 = reshape %12 {shape=(256,)} : tile<256xf32>
+  %14 = arange {start=0, end=256} : tile<256xi32>
+  %15 = splat %q {shape=(256,)} : tile<256xptr<f32>>
+  %16 = addptr %15, %14 : tile<256xptr<f32>>
+  store %16, %13
+}
+"""
+
+
+def test_what_is_reshaped_for_a_store_is_computed_in_its_layout():
+    module = parse_module(STREAMS)
+    found = {op.kind.name: op for op in walk(module.body)}  # the last of each kind
+    choice = chosen_for(module)
+    stored = choice.accesses.coalesced(found["store"])
+    assert choice.anchor(found["mul"]) == stored.reshape((64, 4))
+    made, _ = place_layouts(module, choice)
+    assert all(op.type.shape != (256,) for op in walk(made.body) if op.kind.name == "convert")

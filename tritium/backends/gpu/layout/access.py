@@ -37,6 +37,7 @@ class Accesses:
     across: dict[Op, tuple[int, int]]  # see `loads_across`
     combined: dict[tuple[int, ...], int]  # see `_combined_axes`
     scanned: dict[tuple[int, ...], int] = field(default_factory=dict)  # see `_scanned_axes`
+    reshaped: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)  # see `_reshaped`
     forms: Scalars = field(default_factory=Scalars)
     orders: dict[Op, Order] = field(default_factory=dict)  # those that were asked for
 
@@ -53,6 +54,7 @@ class Accesses:
         widest = any(kind.mma for kind in module.kinds)  # tiles on their way to an MMA are better copied so
         accesses.widths.update((order, accesses._shared_width(found, widest)) for order, found in together.items())
         accesses.scanned.update(_scanned_axes(module, together))
+        accesses.reshaped.update(_reshaped(module, together))
         return accesses
 
     def _shared_width(self, accesses: list[Op], widest: bool) -> int:
@@ -170,7 +172,10 @@ class Accesses:
         return max(shape) == product(shape) and layout.registers <= self.target.cost.repeated_loads * width
 
     def default(self, shape: tuple[int, ...]) -> Layout:
-        """The layout of a tile without an anchor: that of the memory ops on tiles of its shape."""
+        """The layout of a tile without an anchor: that of the memory ops on tiles of its shape, or of one that it is
+        reshaped to or from."""
+        if shape in self.reshaped:
+            return self.default(self.reshaped[shape]).reshape(shape)
         width = max([v for (s, _), v in self.widths.items() if s == shape] or [1])
         return self._blocked(shape, width, None, self.scanned.get(shape))
 
@@ -223,6 +228,22 @@ def _scanned_axes(module: Module, accesses: Mapping[Order, list[Op]]) -> dict[tu
         if fastest in found.get(shape, ()) or shape[fastest] * min(sizes) < SECTOR_BYTES:
             found.pop(shape, None)
     return {shape: axis for shape, (axis, *others) in found.items() if not others and axis != len(shape) - 1}
+
+
+def _reshaped(module: Module, accesses: Mapping[Order, list[Op]]) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """{shape: shape of a memory op} of tiles that no memory op has, but one that they are reshaped to or from.
+
+    Tiles that are combined along an axis are not among them: their layout is as that is fast.
+    """
+    touched, found = {shape for shape, _ in accesses}, {}
+    combined = {T.shape(op.operands[0].type) for op in walk(module.body) if op.kind.combines}
+    for op in walk(module.body):
+        if op.kind is ops.reshape:
+            pair = T.shape(op.type), T.shape(op.operands[0].type)
+            for one, other in (pair, pair[::-1]):
+                if other in touched and one not in touched and one not in combined:
+                    found.setdefault(one, other)
+    return found
 
 
 def _coalesced(own: Layout, ideal: Layout, bits: int) -> bool:
