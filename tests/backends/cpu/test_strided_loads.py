@@ -1,4 +1,4 @@
-"""Loads whose stride is known at run time: elements that are broadcast, rows, and any others."""
+"""Loads and stores whose stride is known at run time: elements that are broadcast, rows, and any others."""
 
 import numpy as np
 import pytest
@@ -26,6 +26,25 @@ def test_any_stride(dtype, n, stride):
     j = np.arange(64)
     expected = np.where(j < n, x[start + np.arange(4)[:, None] * step + np.minimum(j, max(n - 1, 0)) * stride],
                         np.array(5).astype(dtype))
+    np.testing.assert_array_equal(out, expected)
+
+
+@triton.jit(do_not_specialize=["stride", "step"])
+def scattered(x_ptr, o_ptr, n, stride, step, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * 4 + tl.arange(0, 4)[:, None]
+    j = tl.arange(0, BLOCK)[None, :]
+    tl.store(o_ptr + i * step + j * stride, tl.load(x_ptr + i * BLOCK + j), mask=j < n)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+@pytest.mark.parametrize("n", [64, 61, 1, 0])
+@pytest.mark.parametrize("stride", [1, 2, -1, 7])
+def test_stores_with_any_stride(dtype, n, stride):
+    x = (np.arange(4 * 64).reshape(4, 64) * 37 % 101 - 50).astype(dtype)
+    out = np.full(4 * 512, 9, dtype)
+    expected, start, step = out.copy(), 64, 500
+    scattered[1,](x, out[start:], n, stride, step, 64)
+    expected[start + np.arange(4)[:, None] * step + np.arange(n) * stride] = x[:, :n]
     np.testing.assert_array_equal(out, expected)
 
 

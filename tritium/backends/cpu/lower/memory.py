@@ -447,7 +447,12 @@ def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
     elif place.rows is not None and not place.rows.uniform:
         short_rows.store(lo, x, place.rows, place.starts(), t.bytes)
     else:
-        intrinsics.scatter(lo, x, place.listed(), t.bytes)
+        each = lambda: intrinsics.scatter(lo, x, place.listed(), t.bytes)
+        if place.stride is None:
+            each()
+        else:
+            row = lo.w.compare("icmp eq", place.stride, lo.const(1))
+            lo.either(row, lambda: lo.w.store(x, place.pointer, t.bytes), each)
 
 
 def _store_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, partial: bool = False) -> None:
