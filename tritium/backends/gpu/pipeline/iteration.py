@@ -17,13 +17,20 @@ from ....ir.rewrite import captured, copy_region, effects
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
 from ..ops import bytes_of, op_of
-from .loop_info import zeros_elsewhere
+from .loop_info import untransposed, zeros_elsewhere
 from .schedule import Schedule
 
 
 def slot_address(b: Builder, buffers: Value, tile: T.Tile, slot: Value) -> Value:
     """The address of a slot (i32) of a multibuffer."""
     return ops.add(b, buffers, ops.mul(b, slot, ops.constant(b, value=bytes_of(tile), type=T.i32)))
+
+
+def buffer_of(x: Value, axis: int) -> tuple[Value, int]:
+    """(tile, contiguous axis) of the buffer in which a tile has this contiguous axis: that of a tile and that of its
+    transpose are the same."""
+    base, transposed = untransposed(x)
+    return (base, 1 - axis) if transposed else (x, axis)
 
 
 @dataclass
@@ -43,9 +50,9 @@ class Emission:
 
     def share(self, operands: dict[tuple[Value, str], int]) -> dict[tuple[Value, str], tuple[Value, int]]:
         """Write loop-invariant operands, with their contiguous axes, into shared memory; returns them as in `outer`."""
-        tiles = dict.fromkeys((x, axis) for (x, _), axis in operands.items())
+        tiles = dict.fromkeys(buffer_of(x, axis) for (x, _), axis in operands.items())
         made = {(x, axis): gpu_ops.share(self.b, x, axis=axis) for x, axis in tiles}
-        return {(x, which): (made[x, axis], axis) for (x, which), axis in operands.items()}
+        return {(x, which): (made[buffer_of(x, axis)], axis) for (x, which), axis in operands.items()}
 
     def slot_address(self, load: Op, slot: Value) -> Value:
         """The address of a slot of the multibuffer of a load."""
@@ -235,9 +242,9 @@ class IterationEmitter:
         return made
 
     def reduce_first(self, dot: Op) -> None:
-        """Emit the reductions that are ready before a dot that is waited for at once, so that their inputs are not live
-        while it runs."""
-        for op in self.schedule.body.ops[: self.schedule.body.ops.index(dot)]:
+        """Emit the reductions that are ready before a dot that is waited for at once, those behind it as well, so that
+        their inputs are not live while it runs."""
+        for op in self.schedule.body.ops:
             if op.kind is ops.reduce and all(op_of(x) in self.known for x in op.operands):
                 self.value(op)
 
@@ -275,9 +282,10 @@ class IterationEmitter:
             return self.in_buffer(dot, x, operand)
         if where == "registers":
             return self.left(dot), axis
-        if (x, axis) not in self.put:
-            self.share_written(x, axis)
-        return self.put[x, axis], axis
+        buffer = buffer_of(x, axis)
+        if buffer not in self.put:
+            self.share_written(*buffer)
+        return self.put[buffer], axis
 
     def left(self, dot: Op) -> Value:
         """The lhs in registers. For a dot that stays in flight it is rounded after the previous dot finished."""
@@ -288,13 +296,16 @@ class IterationEmitter:
         return self.value(x) if order is None else ops.trans(self.b, self.value(x), order=order)
 
     def share_written(self, x: Value, axis: int) -> None:
-        """Write an operand into a buffer with rows along `axis`, together with every rhs of that layout that depends on
-        no dot: each `share` costs a barrier."""
-        schedule, needs_dots = self.schedule, self.schedule.info.needs_dots
-        kinds = [(d.operands[1], schedule.operands[d, "b"]) for d in schedule.dots]
-        others = [y for y, (where, _, along) in kinds if where == "written" and along == axis and not needs_dots(y)]
-        operands = [x, *others]
-        ready = {(y, axis): self.value(y) for y in operands}
-        ready = {key: y for key, y in ready.items() if key not in self.put}
-        made = gpu_ops.share(self.b, *ready.values(), axis=axis)
-        self.put |= zip(ready, made if type(made) is tuple else (made,))
+        """Write an operand into a buffer with rows along `axis`, together with every other of that layout that depends
+        on no dot: each `share` costs a barrier. If nothing is prefetched, those of the other layout follow at once:
+        they would wait for their dots in registers."""
+        early = [buffer_of(*key) for key in self.schedule.early_operands() if self.may_come(key[0])]
+        wanted = [key for key in dict.fromkeys([(x, axis), *early]) if key not in self.put]
+        for along in (axis,) if self.schedule.loads else (axis, 1 - axis):
+            keys = [key for key in wanted if key[1] == along]
+            made = gpu_ops.share(self.b, *(self.value(y) for y, _ in keys), axis=along) if keys else ()
+            self.put |= zip(keys, made if type(made) is tuple else (made,))
+
+    def may_come(self, x: Value) -> bool:
+        """True if an operand may be computed now: what is prefetched is there, and no load moves up."""
+        return bool(self.schedule.loads) or all(load in self.known for load in self.schedule.info.loads_behind(x))

@@ -147,6 +147,15 @@ class LoopInfo:
         readers = [op for op in readers if op not in transposed]
         return all(op in self.dots and load in [self.source(x)[0] for x in op.operands[:2]] for op in readers)
 
+    def best_lhs_axis(self, dot: Op) -> int | None:
+        """The contiguous axis of an lhs that threads write into a buffer: that of the loads it is computed from, if the
+        dot can read it so; None if it is computed from dots, or from no loads."""
+        operand = dot.operands[0]
+        along_k = [self.can.axis(load) != transposed for load, transposed in self._loads_behind(operand)]
+        if not along_k or self.needs_dots(operand):
+            return None
+        return 1 if any(along_k) or not self.can.takes(dot, "a", 0) else 0
+
     def unrounded(self, dot: Op) -> tuple[Value, tuple[int, ...] | None] | None:
         """(lhs before its rounding to 16 bits, order of its axes if transposed), for an lhs that depends on no dot of
         its iteration; otherwise None."""
@@ -265,6 +274,13 @@ def stages_of(loop: Op, module: Module) -> int:
     """The number of stages of a loop: its own `num_stages`, else the kernel's, else 3."""
     own = loop.attrs["num_stages"]
     return module.attrs.get("num_stages", 3) if own is None else own
+
+
+def untransposed(x: Value) -> tuple[Value, bool]:
+    """(the tile that is transposed to a value, whether one is)."""
+    if type(x) is Op and x.kind is ops.trans and x.attrs["order"] == (1, 0):
+        return x.operands[0], True
+    return x, False
 
 
 def is_loaded(x: Value) -> bool:

@@ -21,7 +21,7 @@ from ....ir.core import Block, Op, Value
 from ....ir.rewrite import effects, inputs
 from ....named_tuples import NamedTuple
 from ..ops import op_of
-from .loop_info import LoopInfo
+from .loop_info import LoopInfo, untransposed
 from .search import Candidate, Choice, Setting, search
 
 
@@ -106,6 +106,11 @@ class Schedule:
     def cycles(self) -> float:
         """Cycles of an iteration, by the model."""
         return self.choice.estimate.cycles if self.choice else 0.0
+
+    def early_operands(self) -> list[tuple[Value, int]]:
+        """The operands that iterations write into buffers and that depend on no dot, with their contiguous axes."""
+        found = [(_value(dot, which), x) for (dot, which), x in self.operands.items()]
+        return [(value, x.axis) for value, x in found if x.where == "written" and not self.info.needs_dots(value)]
 
     def outer_operands(self) -> dict[tuple[Value, str], int]:
         """The loop-invariant operands that go into shared memory: (value, "a" or "b") -> contiguous axis."""
@@ -219,6 +224,12 @@ def schedule_dots(info: LoopInfo, prefetched: Prefetched, mode: str = "copies", 
     return _schedule(setting, prefetched, choice)
 
 
+def schedule_in_place(info: LoopInfo) -> Schedule:
+    """The schedule of a loop that loads nothing early: its asynchronous MMAs, one after the other."""
+    nothing = Prefetched((), (), (), ())
+    return _schedule(setting_of(info, nothing), nothing, None)
+
+
 def setting_of(info: LoopInfo, prefetched: Prefetched) -> Setting:
     """What the schedules of a loop with these loads have in common."""
     loads = {load: info.can.axis(load) for load in prefetched.loads}
@@ -323,10 +334,15 @@ def _operand(info: LoopInfo, loads: Mapping[Op, int], dot: Op, which: str) -> Op
         if info.can.takes(dot, which, axis):
             return Operand("slot", load, axis)
         return Operand("registers", load, axis) if which == "a" else Operand("written", load, info.best_axis(dot))
-    if info.outside(x):
+    if info.outside(x) and loads:
         return Operand("outside", None, _outside_axis(info, dot, which))
+    if info.outside(untransposed(x)[0]) and not loads:
+        return Operand("outside", None, _memory_axis(info, dot, which))
     if which == "b":
         return Operand("written", load, info.best_axis(dot))
+    axis = info.best_lhs_axis(dot)
+    if not loads and (axis is not None or not info.can.lhs_once(dot)):
+        return Operand("written", load, 1 if axis is None else axis)
     return Operand("written", None, 0) if _is_better_written(info, dot) else Operand("registers", load, 1)
 
 
@@ -337,6 +353,14 @@ def _outside_axis(info: LoopInfo, dot: Op, which: str) -> int:
         return 1
     is_lhs = any(other.operands[0] is dot.operands[1] for other in info.dots)
     return 1 if is_lhs and info.can.takes(dot, "b", 1) else 0
+
+
+def _memory_axis(info: LoopInfo, dot: Op, which: str) -> int:
+    """The contiguous axis of a loop-invariant operand in memory, if its dot can read it so, else that along K."""
+    x, transposed = untransposed(_value(dot, which))
+    axis = info.can.axis(x) if type(x) is Op and x.kind is ops.load else 1
+    axis = 1 - axis if transposed else axis
+    return axis if info.can.takes(dot, which, axis) else int(which == "a")
 
 
 def _is_better_written(info: LoopInfo, dot: Op) -> bool:
