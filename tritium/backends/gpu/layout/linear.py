@@ -191,15 +191,21 @@ def blocked(shape: Sequence[int], per_thread: int, warps: int, lanes: int, order
 
 def transposing(shape: Sequence[int], size: int, axis: int, warps: int, lanes: int) -> Layout:
     """A layout for transposing a 2-D tile with rows along `axis`: 16 bytes of the other axis in a thread's registers,
-    lanes along the rows."""
+    lanes along the rows. Short rows leave lanes and warps to the other axis, those of small tiles even these bytes.
+
+    >>> transposing((32, 16), 2, 1, 2, 32)
+    Layout((32, 16), reg=(16, 32, 64), lane=(1, 2, 4, 8, 128), warp=(256,))
+    >>> transposing((32, 4), 4, 1, 4, 32)
+    Layout((32, 4), reg=(), lane=(1, 2, 4, 8, 16), warp=(32, 64))
+    """
     bit = lambda a, k: 1 << (k + (log2(shape[1]) if a == 0 else 0))
     across = [bit(1 - axis, k) for k in range(log2(shape[1 - axis]))]
     along = [bit(axis, k) for k in range(log2(shape[axis]))]
-    mine = log2(16 // size)
     inside, places = log2(lanes), log2(warps)
-    rest = along[inside:] + across[mine:]
-    lane, warp = pad(along[:inside], inside), pad(rest[:places], places)
-    return Layout(tuple(shape), (*across[:mine], *rest[places:]), lane, warp)
+    mine = min(log2(16 // size), max(0, len(along) + len(across) - inside - places))
+    others = along + across[mine:]
+    rest = others[inside:]
+    return Layout(tuple(shape), (*across[:mine], *rest[places:]), pad(others[:inside], inside), pad(rest[:places], places))
 
 
 def replicated(shape: Sequence[int], warps: int, lanes: int) -> Layout:
