@@ -2,13 +2,17 @@
 
 `tl.multiple_of(x, 16)` may be a statement, whose result nobody uses. Reaching the value means reaching the hint, as far
 as both are in one block: so the hint moves to just behind the value, and the uses of the value become uses of the hint.
-A hint in a region says nothing about the uses outside of it. `tl.assume(x % 16 == 0)` is such a hint, too.
+A hint in a region says nothing about the uses outside of it. `tl.assume(x % 16 == 0)` is such a hint, too. What every
+program says of an argument holds of every launch: the argument promises it, also to the launcher.
 """
 
 from __future__ import annotations
 
 from .. import ops
+from ..analysis.arithmetic import lowest_bit
+from ..ir import types as T
 from ..ir.core import Block, Op, Result, Value, walk
+from .promise_arguments import promised
 from .simplify import number
 
 
@@ -18,7 +22,7 @@ def apply_hints(module):
     >>> from tritium.ir.text import parse_module
     >>> m = parse_module("kernel @f(%x: i32) {  %0 = hint %x {divisible=(8,)} : i32  print %x {prefix=\\"\\"} }")
     >>> print(apply_hints(m), end="")
-    kernel @f(%x: i32) {
+    kernel @f(%x: i32 {divisible=8}) {
       %1 = hint %x {divisible=(8,)} : i32
       print %1 {prefix=""}
     }
@@ -34,7 +38,26 @@ def _applied(module):
     used = {x for op in walk(module.body) for x in op.operands}
     statements = {op for op in hints if op not in used}
     promises = {op: hint for op in walk(module.body) if (hint := _promised(op)) is not None}
-    return module.replace(body=_Apply(statements, promises).block(module.body)) if statements or promises else module
+    if statements or promises:
+        module = module.replace(body=_Apply(statements, promises).block(module.body))
+    return promised(module, _divisors(module).values())
+
+
+def _divisors(module) -> dict[Value, int]:
+    """What each argument is a multiple of by its attributes, and by the hints that every program reaches."""
+    found = {arg: arg.attrs.get("divisible", 1) for arg in module.args}
+    for op in module.body.ops:
+        if op.kind is ops.hint and op.attrs["divisible"] and _is_integer(op):
+            x = op.operands[0]
+            while type(x) is Op and (x.kind is ops.hint or x.kind is ops.cast and _is_integer(x.operands[0])):
+                x = x.operands[0]  # casts of integers keep the lowest bits
+            if x in found and _is_integer(x):
+                found[x] = max(found[x], lowest_bit(op.attrs["divisible"][0]))
+    return found
+
+
+def _is_integer(x: Value) -> bool:
+    return type(x.type) is T.Scalar and x.type.kind in ("int", "uint")
 
 
 def _promised(op: Op) -> Op | None:

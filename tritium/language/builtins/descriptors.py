@@ -247,6 +247,8 @@ def make_tensor_descriptor(b, base, shape, strides, block_shape, padding_option=
         base = tensor(ops.bitcast(b, base.handle, to=T.Ptr(T.i8, pointer.const)))
     padding(b, option, base.handle.type.pointee)
     sizes, steps = [_as_scalar(b, x, T.i32) for x in shape], [_as_scalar(b, x, T.i64) for x in strides]
+    if capability(b.target) >= 90:
+        steps[:-1] = [_promised(b, x, base.handle.type.pointee) for x in steps[:-1]]
     if b.options.sanitized and b.target.backend == "cpu":
         _demand_alignment(b, base.handle, [x.handle for x in steps[:-1]])
     return tensor_descriptor(base, sizes, steps, dims, option)
@@ -258,6 +260,13 @@ def _demand_alignment(b, base, strides):
     size = ops.constant(b, value=base.type.pointee.bytes, type=T.i64)
     for axis, stride in enumerate(strides):
         ops.demand(b, ops.mul(b, stride, size), of=16, what=f"stride of axis {axis}")
+
+
+def _promised(b, stride, element):
+    """A stride that is a multiple of 16 bytes, as the language demands."""
+    if number(stride) is not None:
+        return stride
+    return tensor(ops.hint(b, stride.handle, divisible=(max(1, 16 // element.bytes),)))
 
 
 def _as_scalar(b, value, kind):
