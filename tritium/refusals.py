@@ -64,8 +64,12 @@ class UnknownName(KeyError):
         return self.args[0] if self.args else ""
 
 
+_LISTED = 16  # parameters of a kernel, in a hint
+
+
 def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str] = ()) -> str:
-    """A hint for a name a kernel does not have: the nearest one of its parameters, or of `others`, or all there are.
+    """A hint for a name a kernel does not have: the nearest one of its parameters, or of `others`, and what there are.
+    Of many parameters it lists some.
 
     >>> misnamed("add", "BLOK", ["x", "BLOCK"])
     'did you mean BLOCK? kernel `add` has the parameters x, BLOCK'
@@ -76,7 +80,8 @@ def misnamed(kernel: str, name: str, names: Sequence[str], others: Iterable[str]
     guess = f"did you mean {found}? " if found else ""
     method = "; a kernel is no method: write @staticmethod above @triton.jit and leave self out"
     absent = f", and {name} is none of them" if name and names and not found else ""
-    return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(names)}" if names else "no parameters") + \
+    shown = names if len(names) <= _LISTED else [*names[:_LISTED], f"and {len(names) - _LISTED} more"]
+    return f"{guess}kernel `{kernel}` has " + (f"the parameters {', '.join(shown)}" if names else "no parameters") + \
         absent + (method if names and names[0] == "self" else "")
 
 

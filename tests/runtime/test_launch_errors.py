@@ -10,6 +10,7 @@ import tritium as triton
 import tritium.language as tl
 from tritium import knobs
 from tritium.interp import eager
+from tritium.refusals import misnamed
 
 X = np.zeros(64, np.float32)
 
@@ -279,6 +280,12 @@ def test_a_heuristic_that_fails_is_the_users():
     with pytest.raises(AttributeError, match="no attribute 'size'") as caught:
         triton.heuristics({"BLOCK": lambda args: args["n"].size})(fill)[(1,)](X, 1.0, 8)
     assert frames(caught.value) == ["test_a_heuristic_that_fails_is_the_users", "<lambda>"]
+
+
+def test_a_hint_lists_some_of_many_parameters():
+    names = [f"x{k}" for k in range(40)]
+    hint = misnamed("wide", "length", names)
+    assert hint == f"kernel `wide` has the parameters {', '.join(names[:16])}, and 24 more, and length is none of them"
 
 
 def test_a_parameter_not_to_specialize_that_does_not_exist_is_warned_of():
