@@ -205,7 +205,8 @@ def transposing(shape: Sequence[int], size: int, axis: int, warps: int, lanes: i
     mine = min(log2(16 // size), max(0, len(along) + len(across) - inside - places))
     others = along + across[mine:]
     rest = others[inside:]
-    return Layout(tuple(shape), (*across[:mine], *rest[places:]), pad(others[:inside], inside), pad(rest[:places], places))
+    lane, warp = pad(others[:inside], inside), pad(rest[:places], places)
+    return Layout(tuple(shape), (*across[:mine], *rest[places:]), lane, warp)
 
 
 def replicated(shape: Sequence[int], warps: int, lanes: int) -> Layout:
