@@ -274,6 +274,41 @@ def test_the_setting_is_a_knob():
     assert knobs.internal.knob_descriptors["cpu"].key == "TRITIUM_CPU"
 
 
+# -- gathers that microcode guards -------------------------------------------------------------------------------------
+
+GATHER = """
+declare <16 x float> @llvm.masked.gather.v16f32.v16p0(<16 x ptr>, <16 x i1>, <16 x float>)
+define <16 x float> @f(ptr %x, <16 x i64> %at) {
+  %p = getelementptr float, ptr %x, <16 x i64> %at
+  %y = call <16 x float> @llvm.masked.gather.v16f32.v16p0(<16 x ptr> align 4 %p, <16 x i1> splat (i1 true),
+                                                          <16 x float> poison)
+  ret <16 x float> %y
+}
+"""
+
+
+@pytest.mark.parametrize("cpu, gathers", [("cascadelake", False), ("emeraldrapids", True)])
+def test_slow_gathers_are_loads(monkeypatch, cpu, gathers):
+    class Host:
+        """LLVM on a machine with this CPU."""
+
+        get_process_triple = staticmethod(lambda: "x86_64-unknown-linux-gnu")
+        get_host_cpu_name = staticmethod(lambda: cpu)
+
+        @staticmethod
+        def get_host_cpu_features():
+            class Features(dict):
+                flatten = staticmethod(lambda: "+avx512f,+avx512vl,+avx512bw,+avx512dq")
+            return Features(dict.fromkeys(("avx512f", "avx512vl", "avx512bw", "avx512dq"), True))
+
+    llvm = target.llvm
+    monkeypatch.setattr(target, "llvm", lambda: Host)
+    level = target.host_level.__wrapped__()
+    monkeypatch.setattr(target, "llvm", llvm)
+    text = assembly(GATHER, cpu_target("x86-64-v4")._replace(cpu=cpu, features=level.features))
+    assert ("vgather" in text) == gathers
+
+
 # -- what a level lacks ------------------------------------------------------------------------------------------------
 
 
