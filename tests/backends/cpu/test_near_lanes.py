@@ -9,7 +9,7 @@ import tritium.language as tl
 from tests.backends.cpu.kernels import guarded
 from tritium.backends.compiler import GPUTarget
 
-STEPS = [-1, -2, -4, 2, 3, 4, 5]
+STEPS, SIZES = [-1, -2, -4, 2, 3, 4, 5], [128, 61, 2]
 
 
 @triton.jit
@@ -37,26 +37,26 @@ def span(n, step):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "?"])
-@pytest.mark.parametrize("n", [128, 61, 2])
 @pytest.mark.parametrize("step", STEPS)
-def test_loads(dtype, n, step):
-    where, size = span(n, step)
-    x = guarded((np.arange(size) * 37 % 101 - 50).astype(dtype))
-    out = np.zeros(n, dtype)
-    moved[1,](x[where], out, n, step, 1, 128)
-    np.testing.assert_array_equal(out, x[where])
+def test_loads(dtype, step):
+    for n in SIZES:
+        where, size = span(n, step)
+        x = guarded((np.arange(size) * 37 % 101 - 50).astype(dtype))
+        out = np.zeros(n, dtype)
+        moved[1,](x[where], out, n, step, 1, 128)
+        np.testing.assert_array_equal(out, x[where])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "?"])
-@pytest.mark.parametrize("n", [128, 61, 2])
 @pytest.mark.parametrize("step", STEPS)
-def test_stores_leave_what_is_between(dtype, n, step):
-    where, size = span(n, step)
-    x, out = (np.arange(n) * 37 % 101 - 50).astype(dtype), guarded(np.full(size, 7, dtype))
-    expected = out.copy()
-    expected[where] = x
-    moved[1,](x, out[where], n, 1, step, 128)
-    np.testing.assert_array_equal(out, expected)
+def test_stores_leave_what_is_between(dtype, step):
+    for n in SIZES:
+        where, size = span(n, step)
+        x, out = (np.arange(n) * 37 % 101 - 50).astype(dtype), guarded(np.full(size, 7, dtype))
+        expected = out.copy()
+        expected[where] = x
+        moved[1,](x, out[where], n, 1, step, 128)
+        np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("row, m, n", [(6, 16, 4), (3, 32, 2), (9, 4, 8), (5, 64, 1), (130, 4, 2)])

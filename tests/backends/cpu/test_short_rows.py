@@ -42,7 +42,7 @@ def matrix(m, n, dtype, stride):
     return np.lib.stride_tricks.as_strided(flat, (m, n), (stride * flat.itemsize, flat.itemsize)), flat
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1"])
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
 @pytest.mark.parametrize("m, n", SHAPES)
 @pytest.mark.parametrize("mask", [None, "rows", "both"])
 def test_rows_with_a_stride(dtype, m, n, mask):
@@ -59,7 +59,7 @@ def test_rows_with_a_stride(dtype, m, n, mask):
     np.testing.assert_array_equal(flat[between], before[between])
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+@pytest.mark.parametrize("dtype", ["f8", "i1"])
 @pytest.mark.parametrize("m, n", SHAPES)
 def test_rows_that_are_listed(dtype, m, n):
     x, _ = matrix(m, n, dtype, n + 5)
@@ -69,12 +69,12 @@ def test_rows_that_are_listed(dtype, m, n):
 
 
 @pytest.mark.parametrize("m, n", SHAPES)
-@pytest.mark.parametrize("stride", [0, 1, 3, 50])
-def test_rows_of_one_element(m, n, stride):
-    x = guarded(np.arange(stride * (m - 1) + 1, dtype=np.float32))
-    out = np.zeros((m, n), np.float32)
-    columns[1,](x, x, out, stride, m, n)
-    np.testing.assert_array_equal(out, np.repeat((np.arange(m) * stride).astype(np.float32)[:, None] ** 2, n, 1))
+def test_rows_of_one_element(m, n):
+    for stride in (0, 1, 3, 50):
+        x = guarded(np.arange(stride * (m - 1) + 1, dtype=np.float32))
+        out = np.zeros((m, n), np.float32)
+        columns[1,](x, x, out, stride, m, n)
+        np.testing.assert_array_equal(out, np.repeat((np.arange(m) * stride).astype(np.float32)[:, None] ** 2, n, 1))
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v4", "x86-64-v3", "aarch64"])

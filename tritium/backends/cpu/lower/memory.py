@@ -90,7 +90,7 @@ def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addre
         rows = short_rows.rows_of(fixed, [pattern for v in vectors for pattern in v.patterns], n)
         known = fixed is not None and not vectors and near.are_near(fixed) and (rows is None or n > _FEW * rows.size)
 
-        def start(lane):
+        def start(lane: int) -> Val:
             offsets = [fixed.offsets[lane] if fixed else 0, *[v.of(lane) for v in vectors]]
             return functools.reduce(functools.partial(lo.offset, element), [x for x in offsets if x != 0], pointer)
         firsts = rows.firsts(n) if rows else range(0)
