@@ -3,6 +3,8 @@
 A chunk's address is a scalar if its pointers have an affine form (affine.py): contiguous lanes are one vector access,
 uniform ones a single access outside the inner loop. A chunk inside its mask is accessed without it; other chunks take a
 cold path. (a + arange) % n is contiguous where it does not wrap. A run-time stride may be 0 or 1, which is tested.
+Lanes with small constant strides are shuffled (small_strides.py), short rows accessed one by one (short_rows.py), and
+only what is left is gathered or scattered.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
 from ..fuse.uniform_quotients import counting, first_number
-from . import intrinsics, near, short_rows
+from . import intrinsics, short_rows, small_strides
 from .predication import Mask, mask_of
 from .short_rows import Rows
 from .table import pulled, statement
@@ -49,6 +51,11 @@ class Addresses(NamedTuple):
     near: Lanes | None = None
     rows: Rows | None = None
     starts: Callable[[], list[Val]] = list
+
+    @property
+    def row_vectors(self) -> Rows | None:
+        """The rows, if each is a vector in memory."""
+        return None if self.rows is None or self.rows.uniform else self.rows
 
 
 class Offsets(NamedTuple):
@@ -88,7 +95,8 @@ def addresses_of(lo: Lowering, p: Value, idx: Index, wrap: bool = True) -> Addre
     if vectors or fixed is not None and fixed is not iota(n):
         stride = _stride(form, idx) if fixed is None and len(vectors) == 1 else None
         rows = short_rows.rows_of(fixed, [pattern for v in vectors for pattern in v.patterns], n)
-        known = fixed is not None and not vectors and near.are_near(fixed) and (rows is None or n > _FEW * rows.size)
+        few = rows is not None and n <= _FEW * rows.size
+        known = fixed is not None and not vectors and small_strides.are_near(fixed) and not few
 
         def start(lane: int) -> Val:
             offsets = [fixed.offsets[lane] if fixed else 0, *[v.of(lane) for v in vectors]]
@@ -147,10 +155,12 @@ def _terms(lo: Lowering, form: Form, idx: Index,
 
 
 def _along(lo: Lowering, lanes: Lanes, stride: Val, lane: int) -> int | Val:
+    """The offset of a lane along an axis with a run-time stride."""
     return lo.mul(stride, lanes.offsets[lane])
 
 
 def _picked(lo: Lowering, x: Val, scale: int | Val, lane: int) -> int | Val:
+    """The offset of a lane by its element of a vector of indices."""
     return lo.mul(lo.w.extract(x, lane), scale)
 
 
@@ -208,8 +218,8 @@ def _load(lo: Lowering, op: Op, idx: Index) -> Val:
         x = _other(lo, other, t, idx)
         return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
     place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
-    if place.kind == "contiguous" and place.width > 4 or place.rows is not None and not place.rows.uniform:
-        _prefetch_rows(lo, op, place, idx)
+    if place.kind == "contiguous" and place.width > 4 or place.row_vectors is not None:
+        _prefetch_rows(lo, op, place)
     if lo.bytes_ahead and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
         _prefetch_along(lo, place)
     if m is None and place.unbroken is None:
@@ -226,7 +236,7 @@ def _volatile_load(lo: Lowering, op: Op) -> None:
     lo.force(op)
 
 
-def _prefetch_rows(lo: Lowering, op: Op, place: Addresses, idx: Index) -> None:
+def _prefetch_rows(lo: Lowering, op: Op, place: Addresses) -> None:
     """Prefetch some rows ahead: the hardware prefetcher does not follow rows far apart."""
     rows = lo.rows_ahead.get(op, _ROWS_AHEAD)
     shape, form, t = T.shape(op.type), form_of(lo, op.pointer), T.element(op.type)
@@ -270,7 +280,7 @@ def _read(lo: Lowering, place: Addresses, t: T.Scalar, volatile: str = "") -> Va
     m = memory_type(t)
     if place.kind == "scattered":
         if place.near is not None:
-            return near.load(lo, place.pointer, place.near, m, t.bytes)
+            return small_strides.load(lo, place.pointer, place.near, m, t.bytes)
         if place.rows is not None:
             return short_rows.load(lo, place.rows, place.starts(), m, t.bytes)
         every = lambda: intrinsics.gather(lo, place.listed(), m, t.bytes)
@@ -284,8 +294,8 @@ def _read_strided(lo: Lowering, place: Addresses, stride: Val, t: T.Scalar, ever
     few = lo.w.compare("icmp ule", stride, lo.const(1))
     one = lambda: lo.widen(_read(lo, place._replace(kind="uniform"), t), place.width)
     row = lambda: _read(lo, place._replace(kind="contiguous"), t)
-    either = lambda: lo.either(lo.w.compare("icmp eq", stride, lo.const(0)), lambda: [one()], lambda: [row()])
-    return lo.either(few, either, lambda: [every()])[0]
+    near = lambda: lo.either(lo.w.compare("icmp eq", stride, lo.const(0)), lambda: [one()], lambda: [row()])
+    return lo.either(few, near, lambda: [every()])[0]
 
 
 def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val, idx: Index) -> Val:
@@ -317,8 +327,8 @@ def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: V
     """The active lanes; the others are `other`."""
     if place.kind == "contiguous" and lo.target.masked:
         return _native_load(lo, place, t, mask.pinned(lo), other)
-    if place.rows is not None and not place.rows.uniform and lo.target.masked:
-        return short_rows.load_some(lo, place.rows, place.starts(), mask.pinned(lo).lanes(lo), other, t.bytes)
+    if place.row_vectors is not None and lo.target.masked:
+        return short_rows.load_some(lo, place.row_vectors, place.starts(), mask.pinned(lo).lanes(lo), other, t.bytes)
     chunk = _move_some(lo, place, t, mask, other, reads=True, partial=True)
     return lo.w.load(other.type, chunk, t.bytes)
 
@@ -442,10 +452,10 @@ def _store(lo: Lowering, op: Op, place: Addresses, mask: Mask | None, x: Val, id
 def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
     if place.kind == "contiguous":
         lo.w.store(x, place.pointer, t.bytes)
-    elif place.near is not None and near.stores(lo, place.near):
-        near.store(lo, x, place.pointer, place.near, t.bytes)
-    elif place.rows is not None and not place.rows.uniform:
-        short_rows.store(lo, x, place.rows, place.starts(), t.bytes)
+    elif place.near is not None and small_strides.stores(lo, place.near):
+        small_strides.store(lo, x, place.pointer, place.near, t.bytes)
+    elif place.row_vectors is not None:
+        short_rows.store(lo, x, place.row_vectors, place.starts(), t.bytes)
     else:
         each = lambda: intrinsics.scatter(lo, x, place.listed(), t.bytes)
         if place.stride is None:
@@ -458,8 +468,8 @@ def _store_all(lo: Lowering, place: Addresses, t: T.Scalar, x: Val) -> None:
 def _store_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, x: Val, partial: bool = False) -> None:
     if place.kind == "contiguous" and lo.target.masked:
         _native_store(lo, place, t, mask.pinned(lo), x)
-    elif place.rows is not None and not place.rows.uniform and lo.target.masked:
-        short_rows.store_some(lo, x, place.rows, place.starts(), mask.pinned(lo).lanes(lo), t.bytes)
+    elif place.row_vectors is not None and lo.target.masked:
+        short_rows.store_some(lo, x, place.row_vectors, place.starts(), mask.pinned(lo).lanes(lo), t.bytes)
     else:
         _move_some(lo, place, t, mask, x, reads=False, partial=partial)
 

@@ -8,7 +8,7 @@ from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
-from . import intrinsics, near, short_rows
+from . import intrinsics, short_rows, small_strides
 from .scratch import ALIGN, Buffer, View
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def fill_bytes(lo: Lowering, buffer: Buffer, byte: int) -> None:
 def _read_pattern(lo: Lowering, start: Val, pattern: Lanes, t: str, align: int, level: int) -> Val:
     """Lanes near each other are picked from vectors, short rows are loaded one by one, and other lanes gathered."""
     with lo.at(level):
-        if near.are_near(pattern):
-            return near.load(lo, start, pattern, t, align)
+        if small_strides.are_near(pattern):
+            return small_strides.load(lo, start, pattern, t, align)
         if rows := short_rows.rows_of(pattern, [], len(pattern.offsets)):
             pointers = [lo.offset(t, start, pattern.offsets[lane]) for lane in rows.firsts(len(pattern.offsets))]
             return short_rows.load(lo, rows, pointers, t, align)

@@ -79,6 +79,13 @@ define internal void @rarer(ptr %known) nounwind alwaysinline {
   ret void
 }
 
+; The next launches go this way; returns it.
+define internal i64 @begin_trial(ptr %known, i64 %way) nounwind alwaysinline {
+  store i64 %way, field known.trying of %known
+  store i64 {trial}, field known.left of %known
+  ret i64 %way
+}
+
 ; Who runs a launch, by what such launches have taken: 1: this thread alone, 2: several, 3: this thread, while that
 ; looks faster, 0: not known, or a long one. The slower way is tried now and then, and so is one that is not known.
 define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
@@ -88,16 +95,16 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   %alone, %shared = load alone, shared of known %known
   %long = call i64 @always_shared()
   %new = icmp eq i64 %alone, 0
+  %timed = xor i1 %new, true
   %work = select i1 %new, i64 %shared, i64 %alone ; several threads may have taken long to come
-  jump %lengthy if icmp ugt i64 %work, %long
+  %slow = call i1 @slower(i64 %shared, i64 %alone)
   %trying = load i64, field known.trying of %known
+  jump %lengthy if icmp ugt i64 %work, %long
   ret i64 %trying if icmp ne i64 %trying, 0
   %share = load i64, ptr @share_after
   %short = icmp ult i64 %work, %share
-  %timed = xor i1 %new, true
   ret i64 1 if and i1 %short, %timed              ; it is not worth sharing, nor trying to
   %due = call i1 @is_due(ptr %known)
-  %slow = call i1 @slower(i64 %shared, i64 %alone)
   %by.one = xor i1 %slow, %due
   %way = select i1 %by.one, i64 1, i64 2
   %untimed = select i1 %new, i64 1, i64 2
@@ -108,24 +115,17 @@ define internal i64 @settled(ptr %known, i1 %same, i64 %total) nounwind {
   ret i64 %way
 try:
   %other = select i1 %unknown, i64 %untimed, i64 %way
-  store i64 %other, field known.trying of %known
-  store i64 {trial}, field known.left of %known
-  ret i64 %other
-lengthy:
-  %tried = load i64, field known.trying of %known
-  ret i64 2 if icmp eq i64 %tried, 2
+  ret i64 call i64 @begin_trial(ptr %known, i64 %other)
+lengthy:                                          ; one thread is not tried, it only begins
+  ret i64 2 if icmp eq i64 %trying, 2
   store i64 0, field known.trying of %known
   %look = call i1 @is_due(ptr %known)
-  %timed.now = xor i1 %new, true
-  %slowly = call i1 @slower(i64 %shared, i64 %alone)
-  %by.one.now = and i1 %slowly, %timed.now
-  jump %again if and i1 %look, %by.one.now
-  %way.now = zext i1 %by.one.now to i64
-  ret i64 select i1 %look, i64 3, i64 %way.now
-again:
-  store i64 2, field known.trying of %known
-  store i64 {trial}, field known.left of %known
-  ret i64 2
+  %one.won = and i1 %slow, %timed
+  jump %share.again if and i1 %look, %one.won
+  %usual = zext i1 %one.won to i64
+  ret i64 select i1 %look, i64 3, i64 %usual
+share.again:
+  ret i64 call i64 @begin_trial(ptr %known, i64 2)
 anew:
   store i64 %total, field known.total of %known
   store i64 0, field known.alone of %known

@@ -1,4 +1,4 @@
-"""Loads and stores of lanes that lie near each other in an order of their own, by whole vectors.
+"""Loads and stores with small constant strides, reversed ones too: vectors and shuffles, not gathers and scatters.
 
 Rows that are read backwards, every other element of a row, and parts of short rows come so. A gather takes a cycle a
 lane at best; here lanes are picked from vectors that hold all elements between the lowest lane and the highest, and no
