@@ -11,10 +11,8 @@ from tests.backends.gpu.modules import run_cuda
 from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_modules import agree
-from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.gpu.pipeline import warp_plan
-from tritium.compiler import ASTSource
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 from tritium.ir.preconditions import preconditions_of
@@ -606,24 +604,3 @@ def test_dots_keep_their_order(check, block, warps, stages):
     args = (*(np.zeros((2 * block, d), "f4") for _ in range(2)), data("f2", rows, d), data("f2", 2 * block, d),
             data("f2", 2 * block, d), data("f2", rows, d), rows, 32, block, d)  # fmt: skip
     check(gradients, *args, grid=(2,), warps=warps, stages=stages)
-
-
-@triton.jit
-def product_by_descriptors(a_ptr, b_ptr, o_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
-    b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
-    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
-    total = tl.zeros((BM, BN), tl.float32)
-    for k in range(0, K, BK):
-        total = tl.dot(a.load([m, k]), b.load([n, k]).T, total)
-    rows, columns = m + tl.arange(0, BM), n + tl.arange(0, BN)
-    tl.store(o_ptr + rows[:, None] * N + columns[None, :], total, (rows < M)[:, None] & (columns < N)[None, :])
-
-
-def test_strides_of_descriptors_are_aligned_as_the_language_demands():
-    """Integers are specialized for multiples of 16 only: rows of 104 halves are as good."""
-    signature = {"a_ptr": "*fp16", "b_ptr": "*fp16", "o_ptr": "*fp32", "M": "i32", "N": "i32", "K": "i32"}
-    attrs = {(k,): [["tt.divisibility", 16]] for k in range(3)}
-    source = ASTSource(product_by_descriptors, signature, {"BM": 64, "BN": 64, "BK": 64}, attrs)
-    made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
-    assert "cp.async.bulk.tensor" in made.asm["ptx"] and made.metadata.tensor_maps
