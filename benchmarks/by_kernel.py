@@ -63,21 +63,31 @@ def times_of(function: Callable[[], object], calls: int) -> dict[str, float]:
     return {name: statistics.median(times) * len(times) / calls for name, times in launches.items()}
 
 
-def run(program: str, side: str, tuned: bool, calls: int) -> dict[str, dict[str, float] | str]:
-    """Case -> times of its kernels, or the error that it ended with."""
+def run(program: str, side: str, tuned: bool, calls: int, path: Path) -> None:
+    """Write the times of each case's kernels, or its error, to `path`. Cases that it has already are passed over.
+
+    A kernel that faults leaves a process without its GPU: the rest is for another process.
+    """
+    import torch
+
     if side != "triton":
         import tritium
 
         tritium.install_as_triton()
     if not tuned:
         middle_configuration()
-    found: dict[str, dict[str, float] | str] = {}
+    found: dict[str, dict[str, float] | str] = json.loads(path.read_text()) if path.exists() else {}
     for name, function in runpy.run_path(program)["cases"]():
+        if name in found:
+            continue
+        found[name] = "the process died"
+        path.write_text(json.dumps(found))
         try:
             found[name] = times_of(function, calls)
         except Exception as error:  # a case that one side refuses is a line of the table
-            found[name] = f"{type(error).__name__}: {error}"
-    return found
+            found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        path.write_text(json.dumps(found))
+        torch.cuda.synchronize()
 
 
 def least(rounds: list[dict]) -> dict[tuple[str, str], float]:
@@ -115,6 +125,16 @@ def table(results: dict[str, list[dict]]) -> str:
     return "\n".join(lines + [f"- {case} fails with {side}: {what}" for (case, side), what in errors.items()])
 
 
+def until_the_end(command: list[str], path: Path, environment: dict[str, str]) -> dict:
+    """What a side's processes found, each of which goes on where the one before it died."""
+    found: dict = {}
+    while subprocess.run(command, env=environment).returncode:
+        if len(now := json.loads(path.read_text()) if path.exists() else {}) == len(found):
+            raise SystemExit(f"no case of {command[2]} runs")
+        found = now
+    return json.loads(path.read_text())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?")
@@ -127,7 +147,7 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
-        args.json.write_text(json.dumps(run(args.program, args.side, args.tuned, args.calls)))
+        run(args.program, args.side, args.tuned, args.calls, args.json)
         return
     if args.show:
         print(table(json.loads(args.show.read_text())))
@@ -137,15 +157,14 @@ def main() -> None:
     roots = {"triton": "", "tritium": str(ROOT), **({"before": str(args.before.resolve())} if args.before else {})}
     results: dict[str, list[dict]] = {side: [] for side in roots}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "times.json"
-        for _ in range(args.rounds):
+        for turn in range(args.rounds):
             for side, root in roots.items():
+                path = Path(folder) / f"{side}{turn}.json"
                 command = [sys.executable, __file__, args.program, "--side", side, "--json", str(path), "--calls",
                            str(args.calls), *(["--tuned"] if args.tuned else [])]  # fmt: skip
                 found = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
                 own = {"PYTHONPATH": found, "TRITIUM_CACHE_DIR": str(Path(folder) / side)}
-                subprocess.run(command, check=True, env={**os.environ, **own})
-                results[side].append(json.loads(path.read_text()))
+                results[side].append(until_the_end(command, path, {**os.environ, **own}))
                 if args.json:
                     args.json.write_text(json.dumps(results))
     print(table(results))
