@@ -214,6 +214,19 @@ def power_of_two(b, op):
     return ops.and_(b, x, full(b, value - 1, y.type))
 
 
+@on(ops.KINDS["pow"])
+def small_power(b, op):
+    """pow(x, 1) -> x; pow(x, 2), pow(x, 3), pow(x, 4) -> products; pow(x, -1) -> 1 / x"""
+    x, y = op.operands
+    value = number(y)
+    if value == -1:
+        return ops.div(b, full(b, 1.0, x.type), x)
+    if value not in (1, 2, 3, 4):
+        return None
+    square = ops.mul(b, x, x) if value > 1 else x
+    return ops.mul(b, square, x if value == 3 else square) if value > 2 else square
+
+
 @on(ops.abs_)
 def no_sign(b, op):
     """abs(x) -> x for types without a sign; abs(abs(x)) -> abs(x)"""
