@@ -56,3 +56,34 @@ def test_quotients_by_floats_are_exact():
         float_ = np.nextafter(reciprocal, np.float32(off)) if off else reciprocal
         got = ((x + 0.5).astype("f4") * float_).astype("i4")
         np.testing.assert_array_equal(got, x // y[:, None])
+
+
+@triton.jit
+def wide_quotients(x_ptr, out_ptr, by, N: tl.constexpr, UNSIGNED: tl.constexpr):
+    i = tl.arange(0, N)
+    x, by = tl.load(x_ptr + i), by.to(tl.int64)
+    if UNSIGNED:
+        x, by = x.to(tl.uint64), by.to(tl.uint64)
+    tl.store(out_ptr + i, (x // by).to(tl.int64))
+    tl.store(out_ptr + N + i, (x % by).to(tl.int64))
+
+
+def test_wide_quotients_take_32_bits_where_both_fit(check):
+    x = np.concatenate([rng.integers(0, 1 << 32, 48), rng.integers(-(1 << 62), 1 << 62, 12), [0, -1, 1 << 32, 1 << 31]])
+    for by in (7, 1 << 31, (1 << 32) + 5, -3):
+        for unsigned in (False, True):
+            args = x.astype("i8"), np.zeros(128, "i8"), by, 64, unsigned
+            text, _ = emulator.llvm_of(module_of(wide_quotients, args)[0])
+            assert "div.u32" in text
+            check(wide_quotients, *args)
+
+
+def test_wide_quotients_by_constants_stay(check):
+    @triton.jit
+    def thirds(x_ptr, out_ptr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out_ptr + i, tl.load(x_ptr + i) // 3)
+
+    args = rng.integers(-(1 << 62), 1 << 62, 64), np.zeros(64, "i8"), 64
+    assert "div.u32" not in emulator.llvm_of(module_of(thirds, args)[0])[0]
+    check(thirds, *args)

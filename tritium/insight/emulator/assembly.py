@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from tritium.insight.emulator import tensor_cores, tensor_memory
+from tritium.insight.emulator.arithmetic import BINARY
 from tritium.insight.emulator.code import WAITS
 from tritium.insight.emulator.faults import Fault, Unknown
 from tritium.insight.emulator.memory import WINDOW
@@ -220,6 +221,17 @@ def _copy(s, guard, operands):
     s.m.shared.start_copy(s.get(target)[guard], data[guard], s.m.lanes[guard])
 
 
+def _divide(s, guard, operands, kind, bits):
+    target, *both = operands
+    x, y = (s.get(name).astype(f"u{int(bits) // 8}") for name in both)
+    s.set(target, BINARY[f"{kind}div"](x, y).astype(np.uint64), guard)
+
+
+def _extend(s, guard, operands):
+    target, source = operands
+    s.set(target, s.get(source).astype(np.uint32).astype(np.uint64), guard)
+
+
 def _add(s, guard, operands):
     target, x, y = operands
     s.registers[target] = s.get(x).astype(np.uint64) + s.get(y)
@@ -429,6 +441,8 @@ INSTRUCTIONS = [
     (r"cp\.async\.wait_group", _wait_copies),
     (r"fence\.proxy\.async(?:\.shared::cta)?", lambda s, guard, operands: s.m.shared.fence(_blocks(s, guard))),
     (r"add\.s64", _add),
+    (r"div\.([su])(32|64)", _divide),
+    (r"cvt\.u64\.u32", _extend),
     (r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
     (
         r"mma\.sync\.aligned\.kind::(\w+)\.block_scale\.scale_vec::(\d)X\.m16n8k(\d+)\.row\.col\.f32\.(\w+)\.(\w+)\.f32\.(\w+)",

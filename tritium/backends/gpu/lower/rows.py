@@ -162,5 +162,7 @@ def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
         return g.xor(*xs)
     if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
         x, y = xs
-        return w.binary("sub", x, w.binary("mul", w.binary(spell.replace("rem", "div"), x, y), y))
+        return w.binary("sub", x, w.binary("mul", _scalar(g, spell.replace("rem", "div"), x, y), y))
+    if spell in ("sdiv", "udiv") and xs[0].type == "i64" and xs[1][0] == "%":
+        return g.target.wide_quotient(g, spell, *xs)
     return instruction(w, spell, xs, g.module.attrs.get("enable_fp_fusion", True))
