@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .... import ops
 from ....analysis.axis_info import analyze
-from ....analysis.polynomial import Scalars
+from ....analysis.polynomial import Poly, Scalars
 from ....analysis.runs import Growth
 from ....ir import types as T
 from ....ir.core import Module, Op, Value, walk
@@ -103,12 +103,26 @@ class Accesses:
         return shape, tuple(sorted(range(len(shape)), key=lambda a: (ranks[a], -a)))
 
     def _distances(self, pointer: Value) -> list[float]:
-        """Elements between neighbours of a tile of pointers along each axis, where no quotient steps; infinite if that
-        is not known, if all are one, and if they are too far apart to share a line."""
+        """Elements between neighbours of a tile of pointers along each axis, where no quotient steps; infinite if all
+        are one, and if they are known to be too far apart to share a line.
+
+        What is not known is taken for that far apart, the more so the more it is a multiple of: of the strides of a
+        filter, s and 16 t, the second is likely the larger.
+        """
         form, growth = self.forms.of(pointer), Growth(self.forms.of, self.forms.number_of)
-        grows = [growth.along(form, a) if n > 1 else None for a, n in enumerate(T.shape(pointer.type))]
         most = LINE_BYTES // T.element(pointer.type).pointee.bytes
-        return [abs(n) if n and abs(n) < most else math.inf for n in grows]
+
+        def distance(axis: int) -> float:
+            n = growth.along(form, axis)
+            if n is None:
+                return most * self._divisor(form.strides[axis]) or math.inf
+            return abs(n) if 0 < abs(n) < most else math.inf
+
+        return [distance(a) if n > 1 else math.inf for a, n in enumerate(T.shape(pointer.type))]
+
+    def _divisor(self, stride: Poly) -> int:
+        """A number that a stride is a multiple of; 0 for a stride of 0."""
+        return math.gcd(*(c * product(self.info(x).divisibility[0] for x in term) for term, c in stride.terms.items()))
 
     def vector(self, op: Op) -> int:
         """Elements per access in a layout of its own: as many as possible without idle threads."""

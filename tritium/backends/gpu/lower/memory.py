@@ -16,6 +16,8 @@ from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
 from .words import constant, memory_type, to_memory
 
+AT_ONCE = 128  # bytes of a large tile that a thread loads before it waits for the first of them
+
 
 def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
     """First registers of the vector accesses, and their width."""
@@ -48,16 +50,19 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
     if not shares and (len(pointers) < LARGE or op.attrs["volatile"]):
         return [x for r in starts for x in vector(r)]
     found: dict[int, list[Val]] = {}
+    beside = max(width, AT_ONCE // t.bytes)
 
     def element(r: int) -> Val:
         first = r - r % width
-        if first not in found:
-            there = _loaded(g, pointers, mask, other, r) if shares else None
+        if first not in found and shares:
+            there = _loaded(g, pointers, mask, other, r)
             if there is not None:
                 return there
             found[first] = vector(first)
-            if shares:
-                _note_loaded(g, op, pointers, mask, other, first, found[first])
+            _note_loaded(g, op, pointers, mask, other, first, found[first])
+        elif first not in found:
+            begin = r - r % beside
+            found.update((k, vector(k)) for k in range(begin, min(begin + beside, len(pointers)), width))
         return found[first][r - first]
 
     return g.load_together(len(pointers), width, element) if shares else g.load_late(len(pointers), element)

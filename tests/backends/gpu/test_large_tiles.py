@@ -1,0 +1,59 @@
+"""Accesses as public kernels write them: tiles of more registers than a thread holds, strides that nobody knows."""
+
+import re
+
+import numpy as np
+
+import tritium as triton
+import tritium.language as tl
+from tests.backends.gpu.samples import data
+from tests.backends.gpu.test_language import module_of
+from tritium.backends.compiler import BaseBackend, GPUTarget
+from tritium.backends.gpu.passes import pipeline
+from tritium.backends.nvptx.isa.target import NvTarget
+from tritium.compiler import ASTSource
+from tritium.insight import emulator
+from tritium.ir.text import print_module
+from tritium.passes import run
+
+
+@triton.jit
+def scaled_rows(x_ptr, out_ptr, n, R: tl.constexpr, C: tl.constexpr):
+    i, j = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
+    for start in range(0, n, C):
+        inside = start + j < n
+        x = tl.load(x_ptr + i * n + start + j, mask=inside, other=0.0)
+        tl.store(out_ptr + i * n + start + j, x.to(tl.float32) * 3.0 + 1.0, mask=inside)
+
+
+def test_a_large_tile_is_loaded_in_groups(check):
+    """Each vector of a tile of 64 registers was waited for before the next was loaded: a store stood between them."""
+    args = data("f2", 16, 1008), np.zeros((16, 1008), "f4"), 1008, 16, 512
+    text, _ = emulator.llvm_of(module_of(scaled_rows, args)[0])
+    before = re.findall(r"ld\.global(?:\.v(\d))?\.b(\d+)", text[: text.index("st.global")])
+    assert sum(int(count or 1) * int(bits) for count, bits in before) == 128 * 8
+    check(scaled_rows, *args)
+
+
+@triton.jit
+def transposed_filter(x_ptr, out_ptr, fine, coarse, R: tl.constexpr, C: tl.constexpr):
+    i, j = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
+    tl.store(out_ptr + i * C + j, tl.load(x_ptr + i * fine + j * coarse))
+
+
+def lanes_of_load(divisible):
+    """The lanes of the layout in which the filter is loaded: what each bit adds to the place in a tile of 32 x 64."""
+    types = {"x_ptr": "*fp16", "out_ptr": "*fp16", "fine": "i32", "coarse": "i32"}
+    attrs = {(k,): [["tt.divisibility", 16]] for k in divisible}
+    target = GPUTarget("cuda", 90, 32)
+    source = ASTSource(transposed_filter, types, {"R": 32, "C": 64}, attrs)
+    module = source.make_ir(target, BaseBackend(target).parse_options({"num_warps": 4}))
+    module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": 1})
+    text = print_module(run(module, pipeline(NvTarget.of(90))))
+    return re.search(r"= load .*layout=\(\(32, 64\), \([^)]*\), \(([^)]*)\)", text)[1]
+
+
+def test_the_stride_that_is_a_multiple_is_taken_for_the_longer():
+    """Lanes follow the axis whose stride is likely the shorter: they share lines of the cache."""
+    assert lanes_of_load({0, 1, 3}) == "64, 128, 256, 512, 1024"
+    assert lanes_of_load({0, 1, 2}) == lanes_of_load({0, 1}) == "8, 16, 32, 64, 128"
