@@ -82,6 +82,18 @@ def test_addresses_of_a_row_are_contiguous_and_aligned():
     assert row == AxisInfo((128,), (16,), (1,))
 
 
+def test_a_pointer_to_bools_is_read_as_bytes_that_count_up():
+    """Elements of the same size still count up behind a cast of their pointers; others keep their alignment."""
+    bytes_, words = axis_info_of("""kernel @f(%p: ptr<i1> {divisible=16}) {
+      %0 = splat %p {shape=(64,)} : tile<64xptr<i1>>
+      %1 = arange {start=0, end=64} : tile<64xi32>
+      %2 = addptr %0, %1 : tile<64xptr<i1>>
+      %3 = bitcast %2 {to=ptr<i8>} : tile<64xptr<i8>>
+      %4 = bitcast %2 {to=ptr<i32>} : tile<64xptr<i32>>
+    }""", "bitcast")
+    assert bytes_ == AxisInfo((64,), (16,), (1,)) and words == AxisInfo((1,), (1,), (1,))
+
+
 def test_a_mask_against_an_aligned_bound_is_constant_in_groups():
     mask, = axis_info_of("""kernel @f(%n: i32 {divisible=16}) {
       %0 = arange {start=0, end=64} : tile<64xi32>

@@ -18,7 +18,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Op
 from ..named_tuples import NamedTuple
-from .arithmetic import ARITHMETIC, Domain, is_index, transfer, wraps
+from .arithmetic import ARITHMETIC, Domain, is_index, pointees, transfer, wraps
 from .views import moved
 
 __all__ = ["Affine", "Form", "Loose", "is_uniform", "strides_behind"]
@@ -149,6 +149,13 @@ class Affine(Domain):
 
     def scaled(self, op, x, by):
         return self.multiplied(x, self.number(by))
+
+    def repointed(self, op, x):
+        """The same address in units of the new element size."""
+        before, after = pointees(op)
+        if before == after or x.pointer is None:
+            return x
+        return None if before % after else self.multiplied(x, self.number(before // after))
 
     def view(self, op, x):
         strides = self.reshaped(op, x) if op.kind is ops.reshape else moved(op, x.strides, self.zero)

@@ -164,11 +164,21 @@ def _shl(domain, op, of):
     return domain.scaled(op, of(op.operands[0]), 1 << by)
 
 
+def _bitcast(domain, op, of):
+    between_pointers = T.is_ptr(op.operands[0].type) and T.is_ptr(op.type)
+    return domain.repointed(op, of(op.operands[0])) if between_pointers else None
+
+
 def _cast(domain, op, of):
     source, to = T.element(op.operands[0].type), T.element(op.type)
     if type(source) is T.Ptr and type(to) is T.Ptr:
         return domain.repointed(op, of(op.operands[0]))
     return of(op.operands[0]) if domain.keeps(source, to) else domain.cast(op, of)
+
+
+def pointees(op):
+    """Bytes of what a pointer points to, before and after a cast of it."""
+    return [T.element(t).pointee.bytes for t in (op.operands[0].type, op.type)]
 
 
 def _view(domain, op, of):
@@ -179,6 +189,7 @@ _RULES = {
     ops.constant: lambda domain, op, of: domain.constant(op, op.attrs["value"]),
     ops.arange: lambda domain, op, of: domain.arange(op, op.attrs["start"]),
     ops.add: _sum(1), ops.sub: _sum(-1), ops.addptr: _addptr, ops.mul: _mul, ops.shl: _shl, ops.cast: _cast,
+    ops.bitcast: _bitcast,
     ops.hint: lambda domain, op, of: domain.hint(op, of(op.operands[0])),
     ops.splat: _view, ops.expand_dims: _view, ops.broadcast: _view, ops.trans: _view, ops.reshape: _view,
 }  # fmt: skip

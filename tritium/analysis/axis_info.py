@@ -14,7 +14,7 @@ from ..ir import types as T
 from ..ir.bounds import bounds
 from ..ir.core import Op, Result
 from ..named_tuples import NamedTuple
-from .arithmetic import EVERYTHING, Domain, constant_of, lowest_bit, transfer
+from .arithmetic import EVERYTHING, Domain, constant_of, lowest_bit, pointees, transfer
 from .ranges import Derivations, assume
 from .views import moved
 
@@ -206,7 +206,11 @@ class _Axes(Domain):
         return _same(op, of(op.operands[0]))
 
     def repointed(self, op, x):
-        return _same(op, x)
+        """Addresses stay as they are: elements of the same size still count up."""
+        before, after = pointees(op)
+        if before == after:
+            return x
+        return _same(op, x)._replace(divisibility=tuple([x.at(a, 1) for a in range(len(x.divisibility))]))
 
     def hint(self, op, x):
         fields = []

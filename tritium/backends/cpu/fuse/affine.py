@@ -92,13 +92,6 @@ class _Emitted(Affine):
         """Addresses are computed modulo 2^64."""
         return keeps_integers(source, to) or to is T.u64 and is_index(source) or source is T.u64 and to is T.i64
 
-    def repointed(self, op: Op, x: Form) -> Form | None:
-        """The same address in units of the new element size."""
-        before, after = (T.element(t).pointee.bytes for t in (op.operands[0].type, op.type))
-        if before == after or x.pointer is None:
-            return x
-        return None if before % after else self.multiplied(x, before // after)
-
     def reshaped(self, op: Op, x: Form) -> list | None:
         if x.loose and not all(map(power_of_two, T.shape(op.operands[0].type))):
             return None  # indices cannot be delinearized

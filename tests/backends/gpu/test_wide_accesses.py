@@ -1,4 +1,4 @@
-"""Accesses as public kernels write them: tiles of more registers than a thread holds, strides that nobody knows."""
+"""Accesses to tiles of more registers than a thread holds, with strides that nobody knows, and of bools."""
 
 import re
 
@@ -57,3 +57,18 @@ def test_the_stride_that_is_a_multiple_is_taken_for_the_longer():
     """Lanes follow the axis whose stride is likely the shorter: they share lines of the cache."""
     assert lanes_of_load({0, 1, 3}) == "64, 128, 256, 512, 1024"
     assert lanes_of_load({0, 1, 2}) == lanes_of_load({0, 1}) == "8, 16, 32, 64, 128"
+
+
+@triton.jit
+def positive(x_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out_ptr + i, tl.load(x_ptr + i) > 0)
+
+
+def test_bools_are_stored_side_by_side():
+    """Their pointers are cast to those of bytes, and what is known of addresses got lost there."""
+    target = GPUTarget("cuda", 90, 32)
+    attrs = {(k,): [["tt.divisibility", 16]] for k in range(2)}
+    source = ASTSource(positive, {"x_ptr": "*fp32", "out_ptr": "*i1"}, {"N": 512}, attrs)
+    text, _ = emulator.llvm_of(source.make_ir(target, BaseBackend(target).parse_options({"num_warps": 4})))
+    assert text.count("store <4 x i8>") == 1 and text.count("store ") == 1
