@@ -113,7 +113,8 @@ def has_lines(ptx: str) -> bool:
     return ".loc" in ptx
 
 
-_CLOSE = 0.9  # of the registers in use: with fewer, the assembler would have to spill
+# Of the registers in use: with fewer, the assembler would have to spill. The second is where one block is alone.
+_CLOSE, _CLOSE_ALONE = 0.9, 0.8
 _FEW, _FAR = 512, 0.6  # threads on an SM that hide little of each other's latency; of the registers in use, for more
 _MORE, _FEWER = 1280, 0.75  # the same of more threads, in kernels without products
 _ATTEMPTS = 2  # to assemble a kernel with fewer registers
@@ -200,6 +201,8 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     >>> hopper, waits = MACHINES["cuda"][90], Traits(256, products=True, async_copies=True)
     >>> room_for_more(hopper, waits, {"n_regs": 85, "n_spills": 0}, 73728)
     [80]
+    >>> room_for_more(hopper, Traits(160, products=True, async_copies=True), {"n_regs": 190, "n_spills": 0}, 81984)
+    [168]
     >>> room_for_more(hopper, Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
     [168]
     >>> room_for_more(hopper, Traits(256), {"n_regs": 60, "n_spills": 0}, 256)
@@ -212,7 +215,9 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     waits, few = traits.products and traits.async_copies, (blocks - 1) * traits.threads <= _FEW
     if not waits and (used.get("n_spills", 0) or traits.products and not few):
         return []
-    last, close = (blocks, _CLOSE if waits else _FAR) if waits or few else (_MORE // traits.threads, _FEWER)
+    last, close = (blocks, _FAR) if few else (_MORE // traits.threads, _FEWER)
+    if waits:
+        last, close = blocks, _CLOSE_ALONE if blocks == 2 else _CLOSE
     fitting = [count for count in range(last, blocks - 1, -1)
                if shared <= has.shared_of(count) and count * warps <= has.warps]  # fmt: skip
     allowed = dict.fromkeys(has.registers_of(count * warps) for count in fitting)
