@@ -61,6 +61,10 @@ def _is_pointer(x):
 
 def _check_pointer(x, where, value=None):
     if not _is_pointer(x):
+        if hasattr(x, "block_type"):
+            call = "x.store(offsets, value)" if where.endswith("store") else "x.load(offsets)"
+            raise fail(ValueError, f"Unsupported ptr type {x.type} in `{where}`", argument="pointer",
+                       hint=f"a descriptor x is accessed with its methods: {call}, with one offset per axis")
         shown = x.type if isinstance(x, tensor) else repr(x)
         raise fail(ValueError, f"Unsupported ptr type {shown} in `{where}`",
                    hint=f"the pointer comes first: {where}(pointer, value)" if _is_pointer(value) else
@@ -235,7 +239,8 @@ def _as_pointers(b, pointer, x):
     widened = broadcast_together(b, pointer, x)[0].shape if x.shape else pointer.shape
     if widened != pointer.shape:
         raise fail(ValueError, f"Expected pointer argument to have shape {list(widened)} but got {list(pointer.shape)}",
-                   hint="broadcast the pointer first: its shape is the shape of the update", argument="pointer")
+                   hint="the pointer has the shape of the whole access: broadcast it first, or give the value and the "
+                   "mask its axes", argument="pointer")
     return spread(b, x, pointer.shape)
 
 
