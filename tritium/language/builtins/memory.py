@@ -297,13 +297,16 @@ def atomic_cas(b, pointer, cmp, val, sem=None, scope=None):
                    "does not support others", argument="pointer")
     operands = [pointer]
     for name, x in (("cmp", cmp), ("val", val)):
+        given = T.element(to_tensor(b, x).handle.type)  # integers of either sign are compared and stored as bits
+        alike = type(given) is T.Scalar and given.is_int and kind.is_int and given.bits == kind.bits
         x = _as_element(b, x, kind) if number(unwrap(x)) is not None else to_tensor(b, x)
         x = spread(b, x, pointer.shape) if not x.shape else x
-        if x.shape != pointer.shape or T.element(x.handle.type) is not kind:
+        if x.shape != pointer.shape or T.element(x.handle.type) is not kind and not alike:
             raise fail(ValueError, f"`{name}` of atomic_cas must have type {from_ir(kind)} and shape "
                        f"{list(pointer.shape)}, got {x.type}", hint="cast and broadcast it first", argument=name)
-        operands.append(x)
-    return tensor(ops.atomic_cas(b, *[x.handle for x in operands], **order))
+        operands.append(convert(b, x, kind))
+    found = tensor(ops.atomic_cas(b, *[x.handle for x in operands], **order))
+    return convert(b, found, given) if alike else found  # the type of `val`, as in Triton
 
 
 @builtin
