@@ -68,6 +68,26 @@ def test_compare_and_swap(engine, t):
 
 
 @triton.jit
+def take_flags(flags, taken, signed):
+    for at in tl.static_range(3):
+        old = tl.full((), 1, tl.int32)
+        while old != 0:
+            old = tl.atomic_cas(flags + at, 0, 1, sem="release", scope="sys")  # int32, as the number is
+    i = tl.arange(0, 4)
+    high = tl.load(signed + i)
+    found = tl.atomic_cas(flags + 4 + i, high, high + 1)
+    tl.static_assert(found.dtype == tl.int32)
+    tl.store(taken + i, found < 0)
+
+
+def test_compare_and_swap_of_the_other_sign(engine):
+    flags = np.array([0, 0, 0, 7, 5, 2**31, 2**32 - 2, 9], np.uint32)
+    taken, signed = np.zeros(4, np.int32), np.array([5, -2**31, -2, 8], np.int32)
+    engine(take_flags, [flags, taken, signed])
+    assert flags.tolist() == [1, 1, 1, 7, 6, 2**31 + 1, 2**32 - 1, 9] and taken.tolist() == [0, 1, 1, 0]
+
+
+@triton.jit
 def collide(p, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.atomic_add(p + i % 4, 1)

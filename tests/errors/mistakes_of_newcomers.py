@@ -255,3 +255,76 @@ def arange_to_a_negative_end(x_ptr):
 def dot_that_lacks_a_transpose():
     q, k = tl.zeros((16, 64), tl.float16), tl.zeros((32, 64), tl.float16)
     s = tl.dot(q, k)
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def other_of_a_store(out_ptr, x_ptr):
+    i = tl.arange(0, 64)
+    tl.store(out_ptr + i, tl.load(x_ptr + i), mask=i < 50, other=0.0)
+
+
+@mistake(out_ptr="*i32", x_ptr="*fp32")
+def bits_before_comparisons(out_ptr, x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    tl.store(out_ptr + tl.arange(0, 64), tl.where(x > 0.0 & x < 1.0, 1, 0))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32", n="i32")
+def mask_with_an_axis_more(out_ptr, x_ptr, n):
+    i = tl.arange(0, 64)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i[:, None] < n))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32", k=5)
+def five_largest(out_ptr, x_ptr, k: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, 8), tl.topk(tl.load(x_ptr + tl.arange(0, 64)), k))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def positions_of_a_sort(out_ptr, x_ptr):
+    x, order = tl.sort(tl.load(x_ptr + tl.arange(0, 64)))
+    tl.store(out_ptr + order, x)
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def max_of_a_tile_and_a_number(out_ptr, x_ptr):
+    tl.store(out_ptr, tl.max(tl.load(x_ptr + tl.arange(0, 64)), 0.0))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def min_of_two_tiles(out_ptr, x_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    tl.store(out_ptr + tl.arange(0, 64), tl.min(x, -x))
+
+
+@mistake(out_ptr="*fp32", x_ptr="*fp32")
+def maximum_of_one_tile(out_ptr, x_ptr):
+    tl.store(out_ptr, tl.maximum(tl.load(x_ptr + tl.arange(0, 64))))
+
+
+@mistake(out_ptr="*i32", x_ptr="*fp32")
+def argmax_without_axis(out_ptr, x_ptr):
+    tl.store(out_ptr, tl.argmax(tl.load(x_ptr + tl.arange(0, 64))))
+
+
+@mistake(out_ptr="*fp32", n="i32")
+def loaded_descriptor(out_ptr, n):
+    rows = tl.make_tensor_descriptor(out_ptr, [n, 16], [16, 1], [16, 16])
+    tl.store(rows, tl.load(rows) * 2)
+
+
+@mistake(out_ptr="*fp32", n="i32")
+def descriptor_stores_first_what(out_ptr, n):
+    rows = tl.make_tensor_descriptor(out_ptr, [n, 16], [16, 1], [16, 16])
+    rows.store(rows.load([0, 0]), [16, 0])
+
+
+@mistake(out_ptr="*fp32", DIM=64)
+def root_of_an_integer_constant(out_ptr, DIM: tl.constexpr):
+    tl.store(out_ptr, 1 / tl.sqrt(DIM))
+
+
+@mistake(out_ptr="*fp32", n=[None])
+def unrolled_over_none(out_ptr, n: tl.constexpr):
+    for i in tl.static_range(n):
+        tl.store(out_ptr + i, 0.0)

@@ -102,6 +102,12 @@ def test_a_name_the_grid_function_cannot_have(launch):
 
 
 @ROADS
+def test_an_attribute_of_what_the_grid_function_gets(launch):
+    error = refused(launch, lambda meta: (meta.n,), X, 1.0, 64)
+    assert isinstance(error, AttributeError) and str(error).endswith("is called with a dict: write ['n']")
+
+
+@ROADS
 def test_other_errors_of_a_grid_function_are_the_users(launch):
     mine = {}
 

@@ -43,7 +43,7 @@ def store(b, target, value):
 def _unpack(b, target, value):
     if not isinstance(value, (builtins.tuple, list)):
         raise diagnose.error(b, target, f"cannot unpack {describe(value)} into {len(target.elts)} names",
-                             hint="only tuples can be unpacked")
+                             hint="only tuples can be unpacked; tl.sort and tl.topk give values without positions")
     wanted, got = len(target.elts), len(value)
     for part in target.elts:
         if type(part) is ast.Starred:

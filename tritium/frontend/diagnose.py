@@ -210,7 +210,8 @@ def _hint(b, node, raised):
         return _shape_hint(b, node)
     if type(node) is ast.Subscript and given is not None:
         return given.replace("(ptr + index", f"({ast.unparse(node.value)} + {ast.unparse(node.slice)}")
-    told = f"{raised} {given}".replace("constexpr[", "")  # tiles are printed with sizes such as constexpr[64]
+    told = f"{getattr(raised, 'error_message', raised)} {given}"
+    told = told.replace("constexpr[", "")  # tiles are printed with sizes such as constexpr[64]
     if type(node) is ast.Call and "constexpr" in told and given != shaping.START_AT_ZERO:
         found = _constexpr_hint(b, node, given)
         if found is not None:

@@ -47,7 +47,7 @@ def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT) -> core
         a, b, c, d = tl.philox(seed, offsets, 0, 0, 0)
     """
     seed = core.to_tensor(seed)
-    core.static_assert(seed.dtype.is_int(), "the seed of philox must be an integer")
+    core.static_assert(seed.dtype.is_int(), "the seed of philox must be an integer: of a tensor pass x.item()")
     key = seed.to(core.uint64)
     c0, c1, c2, c3 = core.to_tensor(c0), core.to_tensor(c1), core.to_tensor(c2), core.to_tensor(c3)
     if c0.dtype.primitive_bitwidth == 32:

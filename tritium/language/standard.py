@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import fail
 from . import core
 from .core import constexpr
 from .source.function import constexpr_function, device
@@ -91,9 +92,11 @@ def _without(shape, axis):
 def _check_count(k, size):
     """Refuse a number of elements that `topk` does not give."""
     if k < 1 or k & (k - 1):
-        raise ValueError(f"topk: k must be a power of two, got {k}")
+        raise fail(ValueError, f"topk: k must be a power of two, got {k}",
+                        hint=f"take {1 << k.bit_length()}, and mask the rest when they are stored")
     if k > size:
-        raise ValueError(f"topk: k must not exceed the size of the axis, got {k} of {size}")
+        raise fail(ValueError, f"topk: k must not exceed the size of the axis, got {k} of {size}",
+                        hint="load more elements: the rest is masked with the smallest value as `other`")
     return k
 
 
@@ -371,7 +374,7 @@ def _argmin_combine_tie_break_fast(value1, index1, value2, index2):
 @device
 def _reduce_with_indices(input, axis, combine_fn, keep_dims):
     """Reduce the elements together with their positions along the axis."""
-    core.static_assert(axis is not None, "indices need an axis")
+    core.static_assert(axis is not None, "indices need an axis, such as axis=0")
     where: constexpr = _wrap(axis, len(input.shape))
     size: constexpr = input.shape[where]
     index = core.reshape(core.arange(0, size), _line(len(input.shape), where, size))

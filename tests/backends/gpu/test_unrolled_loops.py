@@ -210,6 +210,30 @@ def test_wide_tiles_take_a_smaller_factor():
     assert wide(2048) == [([2], 0), ([1], 0), ([1], 0)]
 
 
+@triton.jit
+def requests_before(out, starts, lengths, n, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)
+    request, start = tl.zeros([BLOCK], tl.int32), tl.zeros([BLOCK], tl.int64)
+    end = tl.zeros([], tl.int64)
+    for k in range(0, n, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        length = tl.load(lengths + i, mask=i < n, other=0).to(tl.int64)
+        before = (end + tl.cumsum(length, 0)[None, :] <= rows[:, None]) & (i < n)[None, :]
+        request += tl.sum(before.to(tl.int32), 1)
+        start += tl.sum(tl.where(before, length[None, :], 0), 1)
+        end += tl.sum(length, 0)
+    tl.store(out + rows, request)
+    tl.store(starts + rows, start)
+
+
+@pytest.mark.parametrize(("block", "loads"), [(16, [8, 4, 2, 1]), (64, [1])])
+def test_tiles_of_pairs_fill_the_registers(check, block, loads):
+    """What compares a few loaded numbers with many rows keeps its thread busy, and has no registers to spare."""
+    out, starts, lengths = np.zeros(block, "i4"), np.zeros(block, "i8"), np.arange(3 * block, dtype="i4") % 3
+    assert loads_of(unrolled(requests_before, [out, starts, lengths, lengths.size], 4, block))[0] == loads
+    check(requests_before, out, starts, lengths, lengths.size - 3, block, warps=4)
+
+
 @pytest.mark.parametrize("name", ["in place", "volatile", "downwards"])
 def test_other_loops_stay(name):
     assert loads_of(unrolled(*KERNELS[name])) == ([1], 0)

@@ -61,7 +61,7 @@ _OBJECTS = {
     "py.dtype": sys.intern("dtype"), "py.data_ptr": sys.intern("data_ptr"), "py.is_cpu": sys.intern("is_cpu"),
     "py.device": sys.intern("device"),
     "py.get_device": sys.intern("get_device"), "py.numel": sys.intern("numel"), "py.exception": Exception,
-    "py.retold": (KeyError, TypeError), "py.hook_chain": HookChain, "py.calls": sys.intern("calls"),
+    "py.retold": (KeyError, TypeError, AttributeError), "py.hook_chain": HookChain, "py.calls": sys.intern("calls"),
     **wrappers.OBJECTS,
 }  # fmt: skip
 

@@ -137,6 +137,9 @@ def _rounded_to_tf32(b, x):
 
 
 def _check_tile(b, value, shape):
+    if isinstance(unwrap(value), builtins.tuple):
+        raise fail(TypeError, "the value to store is a tile, not a tuple", argument="value",
+                   hint="the offsets come first: descriptor.store([row, column], tile)")
     value = to_tensor(b, value)
     if value.shape != builtins.tuple(shape):
         raise fail(AssertionError, f"the value's shape {list(value.shape)} must equal the block shape {list(shape)}: "

@@ -45,7 +45,9 @@ def check_dtype(x, allowed, what):
     """Refuse an element type that a function does not have."""
     if _kind(x) not in allowed:
         names = [str(from_ir(t)) for t in allowed]
-        hint = "cast it with .to(tl.float32)" if T.f32 in allowed else "cast it to one of these"
+        hint = "cast it to one of these" if T.f32 not in allowed else "cast it with .to(tl.float32)"
+        if T.f32 in allowed and getattr(x.handle, "kind", None) is ops.constant:
+            hint = "make the constant a float: 1.0 * n"
         raise fail(ValueError, f"Expected dtype {names} but got {x.dtype}", hint=f"{what}: {hint}")
 
 

@@ -78,6 +78,10 @@ class _Arguments(dict):
         names = [known for known in self if known not in ("grid", "warmup")]  # which heuristics see beside arguments
         raise refusal(UnknownName, problem, misnamed(self._kernel, str(name), names))
 
+    def __getattr__(self, name: str) -> Any:
+        raise refusal(AttributeError, f"'dict' object has no attribute {name!r}",
+                      f"{self._asking} is called with a dict: write [{name!r}]")
+
 
 def asked(function: Callable, kernel: str, named: dict[str, Any], asking: str = "the grid function") -> Any:
     """What a function of a user's, such as a grid, makes of the arguments of a launch; its errors are the user's.

@@ -61,6 +61,10 @@ def _is_pointer(x):
 
 def _check_pointer(x, where, value=None):
     if not _is_pointer(x):
+        if hasattr(x, "block_type"):
+            call = "x.store(offsets, value)" if where.endswith("store") else "x.load(offsets)"
+            raise fail(ValueError, f"Unsupported ptr type {x.type} in `{where}`", argument="pointer",
+                       hint=f"a descriptor x is accessed with its methods: {call}, with one offset per axis")
         shown = x.type if isinstance(x, tensor) else repr(x)
         raise fail(ValueError, f"Unsupported ptr type {shown} in `{where}`",
                    hint=f"the pointer comes first: {where}(pointer, value)" if _is_pointer(value) else
@@ -235,7 +239,8 @@ def _as_pointers(b, pointer, x):
     widened = broadcast_together(b, pointer, x)[0].shape if x.shape else pointer.shape
     if widened != pointer.shape:
         raise fail(ValueError, f"Expected pointer argument to have shape {list(widened)} but got {list(pointer.shape)}",
-                   hint="broadcast the pointer first: its shape is the shape of the update", argument="pointer")
+                   hint="the pointer has the shape of the whole access: broadcast it first, or give the value and the "
+                   "mask its axes", argument="pointer")
     return spread(b, x, pointer.shape)
 
 
@@ -292,13 +297,16 @@ def atomic_cas(b, pointer, cmp, val, sem=None, scope=None):
                    "does not support others", argument="pointer")
     operands = [pointer]
     for name, x in (("cmp", cmp), ("val", val)):
+        given = T.element(to_tensor(b, x).handle.type)  # integers of either sign are compared and stored as bits
+        alike = type(given) is T.Scalar and given.is_int and kind.is_int and given.bits == kind.bits
         x = _as_element(b, x, kind) if number(unwrap(x)) is not None else to_tensor(b, x)
         x = spread(b, x, pointer.shape) if not x.shape else x
-        if x.shape != pointer.shape or T.element(x.handle.type) is not kind:
+        if x.shape != pointer.shape or T.element(x.handle.type) is not kind and not alike:
             raise fail(ValueError, f"`{name}` of atomic_cas must have type {from_ir(kind)} and shape "
                        f"{list(pointer.shape)}, got {x.type}", hint="cast and broadcast it first", argument=name)
-        operands.append(x)
-    return tensor(ops.atomic_cas(b, *[x.handle for x in operands], **order))
+        operands.append(convert(b, x, kind))
+    found = tensor(ops.atomic_cas(b, *[x.handle for x in operands], **order))
+    return convert(b, found, given) if alike else found  # the type of `val`, as in Triton
 
 
 @builtin

@@ -191,7 +191,8 @@ def _bits(b, op, symbol, x, y):
     x, y = bring_together(b, *_address(b, x, y), symbol)
     if not _kind(x).is_int:
         raise fail(TypeError, f"invalid operands of type {name_of(x)} and {name_of(y)} for {symbol}",
-                   hint="bits of a float are reached with .to(tl.int32, bitcast=True)")
+                   hint=f"{symbol} binds tighter than a comparison: write (x > 0) {symbol} (y > 0); bits of a float "
+                   "are reached with .to(tl.int32, bitcast=True)")
     return x, y, op
 
 

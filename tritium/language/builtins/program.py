@@ -99,7 +99,7 @@ class static_range:
 
     def __init__(self, arg1, arg2=None, step=None):
         for name, value in (("arg1", arg1), ("arg2", arg2), ("step", step)):
-            if value is not None and not isinstance(number(unwrap(value)), int):
+            if (value is not None or name == "arg1") and not isinstance(number(unwrap(value)), int):
                 raise fail(AssertionError, f"{name} of static_range must be a constexpr integer",
                            hint="use tl.range for bounds known only at run time", argument=name)
         self.start, self.end = (0, int(unwrap(arg1))) if arg2 is None else (int(unwrap(arg1)), int(unwrap(arg2)))

@@ -48,6 +48,9 @@ def constant_int(value, argument):
     plain = number(unwrap(value))
     if plain is None or isinstance(plain, float):
         shown = value.type if isinstance(value, tensor) else repr(value)
+        if argument == "axis":
+            raise fail(TypeError, f"`axis` must be a compile-time integer, got {shown}", argument=argument,
+                       hint="pass an int, such as 0; two tiles are compared with tl.maximum(x, y), tl.minimum(x, y)")
         raise fail(TypeError, f"`{argument}` must be a compile-time integer, got {shown}",
                    hint="annotate the parameter it comes from with tl.constexpr" if isinstance(value, tensor) else
                    "pass an int", argument=argument)

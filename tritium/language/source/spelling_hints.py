@@ -214,6 +214,14 @@ _WHOLE_CALLS = {
     "arange": "give both ends: tl.arange(0, BLOCK)",
     "zeros": "say of what type, too: tl.zeros((BLOCK,), tl.float32)",
     "full": "give shape, value and type: tl.full((BLOCK,), 0.0, tl.float32)",
+    "maximum": "the largest element of one tile is tl.max(x, axis)",
+    "minimum": "the smallest element of one tile is tl.min(x, axis)",
+    "argmax": "name the axis: tl.argmax(x, axis=0)",
+    "argmin": "name the axis: tl.argmin(x, axis=0)",
+    "rand": "give a seed, and an offset for each number: tl.rand(seed, offsets)",
+    "randn": "give a seed, and an offset for each number: tl.randn(seed, offsets)",
+    "randint": "give a seed, and an offset for each number: tl.randint(seed, offsets)",
+    "where": "give both sides: tl.where(condition, x, 0.0)",
 }
 
 
@@ -248,8 +256,13 @@ def near_parameter(name: str, known: Collection[str]) -> str | None:
 
     >>> near_parameter("dim", ["input", "axis"]), near_parameter("msk", ["mask"]), near_parameter("size", ["mask"])
     ('did you mean `axis`?', 'did you mean `mask`?', None)
+    >>> near_parameter("other", ["pointer", "value", "mask"])
+    'leave `other` out: nothing is accessed where the mask is false;'
     """
     from difflib import get_close_matches  # for errors alone
+
+    if name == "other" and "mask" in known:
+        return "leave `other` out: nothing is accessed where the mask is false;"
 
     other = _PARAMETERS.get(name)
     close = [other] if other in known else get_close_matches(name, known, 1)

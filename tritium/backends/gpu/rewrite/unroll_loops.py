@@ -106,7 +106,8 @@ def _factor(op: Op, threads: int, cost: CostModel) -> int:
             return trips
     if not overlaps or not _counts_up(op):
         return 1
-    factor = min(cost.unrolled_trips, cost.unrolled_bytes // loaded, cost.unrolled_work // (2 * work))
+    factor = min(cost.unrolled_trips, cost.unrolled_bytes // max(loaded, _spread_bytes(body, threads)),
+                 cost.unrolled_work // (2 * work))
     if not trips or factor < 2:
         return factor
     # One that leaves no iterations over, if there is one near. A loop of one iteration is none.
@@ -130,6 +131,17 @@ def _counts_up(op: Op) -> bool:
     """True if the step is a constant above zero, and the index has no fewer bits than its multiples need."""
     step = constant_of(op.operands[2])
     return step is not None and 0 < step < _LONG_STEP and op.operands[0].type in (T.i32, T.i64)
+
+
+def _spread_bytes(block: Block, threads: int) -> int:
+    """The bytes of a thread's part of the largest tile that is broadcast to more elements than any load has.
+
+    A body that compares each of a few loaded numbers with each of many rows keeps a thread busy while they arrive, and
+    its registers are full.
+    """
+    sizes = [T.numel(op.type) for op in walk(block) if op.kind is ops.load]
+    return max((T.numel(op.type) * T.element(op.type).bytes // threads for op in walk(block)
+                if op.kind is ops.broadcast and T.numel(op.type) > max(sizes)), default=0)
 
 
 def _loaded_bytes(block: Block, threads: int) -> int:
