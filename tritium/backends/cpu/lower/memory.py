@@ -22,7 +22,7 @@ from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
-from ..fuse.uniform_quotients import counting, first_number
+from ..fuse.uniform_quotients import numbers
 from . import intrinsics, short_rows, small_strides
 from .predication import Mask, mask_of
 from .short_rows import Rows
@@ -134,10 +134,11 @@ def _terms(lo: Lowering, form: Form, idx: Index,
         at = loose_index(lo, loose, idx)
         if loose.value in lo.pending:  # all its elements are written to scratch, not only those below
             lo.ev(loose.value, at)
-        first = counting(lo, loose.value, at) if type(loose.scale) is int else None
-        if first is not None and (loose.value not in lo.buffers or loose.value in lo.runs):
-            terms.append(lo.mul(first_number(lo, loose.value, first), loose.scale))
-            fixed = plus(fixed, [loose.scale * o for o in range(width_of(idx))])
+        found = numbers(lo, loose.value, at) if type(loose.scale) is int else None
+        if found is not None:
+            first, offsets = found
+            terms.append(lo.mul(first, loose.scale))
+            fixed = plus(fixed, [loose.scale * o for o in offsets])
             continue
         wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None
         if wrapped is not None:

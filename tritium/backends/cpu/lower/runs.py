@@ -1,18 +1,28 @@
-"""Runs of a tile's pointers (analysis/runs.py), as code: whether a chunk is one, and where one ends."""
+"""Runs of a tile's pointers (analysis/runs.py), as code: whether a chunk is one, and where one ends.
+
+A loop nest with divisions along its rows goes through a row by runs: their chunks divide once for all of them. A chunk
+that crosses an end is computed as without runs.
+
+    chunks      |      |      |      |      |      |      |
+    runs        ........+++++++++++++++++++++++++++......
+                 by lane | by lane |  three at once  | by lane
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .... import ops
+from ....analysis.polynomial import Poly, Scalars
 from ....analysis.runs import Growth, Test
 from ....ir import types as T
 from ....ir.core import Op, Value
 from ....named_tuples import NamedTuple
+from ..fuse import uniform_quotients
 from ..fuse.affine import form_of
-from ..fuse.index import Index, source_index
+from ..fuse.index import Chunks, Index, source_index
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -24,13 +34,15 @@ LEAST = 8  # runs that are known to be shorter are not looked for
 class Runs(NamedTuple):
     """What holds along an axis of a tile within a run.
 
-    `facts`: quotient or remainder -> "constancy" or "contiguity", and the axis of it. `tests`: a quotient or remainder
-    for each division that may step, and the views between it and the tile.
+    `facts`: quotient or remainder -> what it does (uniform_quotients.py), and the axis of it. `tests`: a quotient or
+    remainder for each division that may step, and the views between it and the tile. `even`: quotients and remainders
+    whose numerators have to be multiples of their divisors, known numbers, where a run begins.
     """
 
     axis: int
-    facts: dict[Value, tuple[str, int]]
+    facts: Mapping[Value, tuple[uniform_quotients.Fact, int]]
     tests: list[Test]
+    even: Sequence[Test] = ()
 
     def unbroken(self, lo: Lowering, idx: Index, n: int) -> Val:
         """An i1: the chunk of `n` along the axis that begins at a scalar index is a run."""
@@ -61,6 +73,17 @@ class Runs(NamedTuple):
         assert total is not None, "an axis without tests is not searched for runs"
         return w.intrinsic("smax", "i64", total, lo.const(1))
 
+    def begins(self, lo: Lowering, idx: Index, n: int) -> Val:
+        """An i1: `n` elements from a scalar index on, at least, are a run."""
+        w, total = lo.w, lo.w.compare("icmp sge", self.length(lo, idx), lo.const(n))
+        for x, path in self.even:
+            t, at = T.element(x.type), _behind(lo, path, idx)
+            top = lo.const(lo.index_of(lo.ev(x.operands[0], at), t))
+            by = form_of(lo, x.operands[1]).base
+            total = w.all_of(total, w.compare("icmp sge", top, lo.const(0)),
+                             w.compare("icmp eq", lo.const(lo.modulo(top, by)), lo.const(0)))
+        return total
+
     @contextmanager
     def assumed(self, lo: Lowering, start: Val | None = None) -> Iterator[None]:
         """Inside, chunks along the axis are runs, or parts of the one that begins at `start`."""
@@ -77,10 +100,84 @@ def find(lo: Lowering, pointers: Value, axis: int) -> Runs | None:
     with lo.keeping_loaded():
         if lo.fills(pointers):
             return None
-    growth = Growth(lambda x: form_of(lo, x), lambda x: x if type(x) is int else None, lambda x: x in lo.buffers)
-    if growth.along(form, axis) != 1 or not growth.tests or (growth.shortest() or LEAST) < LEAST:
+    growth = _growth(lo, LEAST)
+    if growth.along(form, axis) != 1 or not growth.tests:
         return None
     return Runs(axis, growth.facts, list(growth.tests.values()))
+
+
+def of_nest(lo: Lowering, roots: Iterable[Value], axis: int, n: int) -> Runs | None:
+    """The runs of chunks of `n` lanes along an axis in all quotients that tiles are computed from; None if there are
+    none, or if all elements of the quotients are needed."""
+    growth = _growth(lo, n)
+    for x, along, path in uniform_quotients.quotients(lo, roots, axis):
+        growth.quotient(x, along, path)
+    found = {x: (along, path) for x, (along, path) in growth.short.items()
+             if n % uniform_quotients.divisor(x) == 0}
+    facts = growth.facts | {x: (uniform_quotients.steps(x), along) for x, (along, _) in found.items()}
+    if not growth.tests or any(x in lo.pending or lo.fills(x) for x in facts):
+        return None
+    return Runs(axis, facts, _shortest(list(growth.tests.values())), [Test(x, path) for x, (_, path) in found.items()])
+
+
+def in_runs(lo: Lowering, found: Runs, walk: Chunks, row: Sequence[int | Val], end: int | Val, carry: Sequence[Val],
+            chunk: Callable[[Val, Sequence[Val]], Sequence[Val]]) -> list[Val]:
+    """A loop over the chunks of a row: `chunk(base, carried)` emits one and returns what it carries to the next."""
+    n = walk.width
+
+    def at(base: Val) -> Index:
+        return tuple([(i, None) for i, _ in walk.index(lo, row, base)])
+
+    def each(base: Val, carried: Sequence[Val]) -> list[Val]:
+        lo.divisors[base] = n
+        return [lo.w.binary("add", base, lo.const(n)), *chunk(base, carried)]
+    with lo.loop(0, end, carry=carry) as loop:
+        lo.w.hide(loop.index)
+
+        start = loop.index
+
+        def run() -> list[Val]:
+            length = lo.w.intrinsic("smin", "i64", found.length(lo, at(start)), lo.sub(lo.const(end), start))
+            stop = lo.add(start, lo.w.binary("and", length, lo.const(-n)))
+            with lo.inside(), found.assumed(lo, start), \
+                    lo.loop(start, stop, n, (start, *loop.carried), nonempty=True) as inner:
+                inner.next = each(inner.index, inner.carried[1:])
+            return list(inner.results)
+
+        def single() -> list[Val]:
+            with lo.inside():
+                return each(lo.pinned(start), loop.carried)
+        if all(uniform_quotients.known(lo, x, along, n) == fact for x, (fact, along) in found.facts.items()):
+            made = run()
+        else:
+            made = lo.either(found.begins(lo, at(start), n), run, single)
+        following, *loop.next = made
+        loop.step = lo.sub(following, start)
+    return list(loop.results)
+
+
+def _growth(lo: Lowering, least: int) -> Growth:
+    return Growth(lambda x: form_of(lo, x), lambda x: x if type(x) is int else None, lambda x: x in lo.buffers, least)
+
+
+def _shortest(tests: Sequence[Test]) -> list[Test]:
+    """Those that others do not follow from: where i // a does not step, i // (a * b) and i % (a * b) // a do not."""
+    forms = Scalars()
+    tops = [test.value.operands[0] for test in tests]
+    sizes = [forms.of(test.value.operands[1]).base for test in tests]
+
+    def follows(k: int) -> bool:
+        top, by = tops[k], sizes[k]
+        while type(top) is Op and top.kind is ops.rem and _divides(by, forms.of(top.operands[1]).base):
+            top = top.operands[0]
+        others = [(n, a) for n, a in enumerate(sizes) if n != k and tops[n] is top and _divides(a, by)]
+        return any(n < k or tops[k] is not top or not _divides(by, a) for n, a in others)
+    return [test for k, test in enumerate(tests) if not follows(k)]
+
+
+def _divides(a: Poly, b: Poly) -> bool:
+    """Whether b is a times something."""
+    return len(a.terms) == 1 and bool(b) and not b.divided(a)[1]
 
 
 def source(lo: Lowering, x: Value) -> Op | None:
