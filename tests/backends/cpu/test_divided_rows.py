@@ -48,6 +48,21 @@ def divided(out_ptr, other_ptr, begin, by, other, BLOCK: tl.constexpr):
     tl.store(other_ptr + at, i // (by * other) + i // by % other * 3 + i % (by * other) // by)
 
 
+@triton.jit
+def by_numbers(out_ptr, begin, by, BY: tl.constexpr, BLOCK: tl.constexpr):
+    i = begin + tl.arange(0, BLOCK)
+    tl.store(out_ptr + tl.arange(0, BLOCK), i // by + i % by // BY * 7 + i % by % BY * 100)
+
+
+@pytest.mark.parametrize("by", [0, 1, -4, 3, 8, 32])
+@pytest.mark.parametrize("begin", [0, 3, -64])
+def test_small_numbers(by, begin):
+    mine, theirs = np.zeros(512, np.int32), np.zeros(512, np.int32)
+    by_numbers[(1,)](mine, begin, 96, BY=by, BLOCK=512)
+    interpret(by_numbers, (1,), (theirs, begin, 96), dict(BY=by, BLOCK=512))
+    np.testing.assert_array_equal(mine, theirs)
+
+
 @pytest.mark.parametrize("begin", [0, 5, -100, -64, 1 << 20])
 @pytest.mark.parametrize("by, other", [(0, 3), (1, 5), (16, 2), (33, 1), (64, 3), (100, 7), (-64, 2), (64, -2), (64, 0),
                                        (64, -1)])

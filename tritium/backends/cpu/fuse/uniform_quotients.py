@@ -47,7 +47,7 @@ def _advanced(lo: Lowering, fact: Fact, x: int | Val, by: int | Val) -> int | Va
     return lo.add(x, lo.divide(by, fact[1])) if fact[0] == "div" else lo.add(x, lo.modulo(by, fact[1]))
 
 
-def steps(x: Op) -> Fact:
+def steps(x: Op) -> tuple[str, int]:
     """What a quotient or remainder by a known number does, where its numerator begins at a multiple and counts."""
     by = number(x.operands[1])
     assert by is not None
@@ -134,17 +134,15 @@ def known(lo: Lowering, x: Value, axis: int, n: int) -> Fact | None:
             return fact
     if type(x) is not Op or x in lo.buffers or not _is_quotient(x):
         return None
-    by = divisor(x)
     run = info.constancy[axis] if x.kind is ops.div else info.contiguity[axis]
-    if by > 1 and n % by == 0 and run % by == 0 and axis_info_of(lo, x.operands[0]).contiguity[axis] % n == 0:
-        return steps(x)
-    return None
+    counts = axis_info_of(lo, x.operands[0]).contiguity[axis] % n == 0
+    return steps(x) if counts and divides(x, n) and run % steps(x)[1] == 0 else None
 
 
-def divisor(x: Op) -> int:
-    """The number that a quotient or remainder divides by; 0 if it is not known, or below 0."""
+def divides(x: Op, n: int) -> bool:
+    """Whether the number that a quotient or remainder divides by is known and divides `n`."""
     by = number(x.operands[1])
-    return 0 if by is None else max(0, int(by))
+    return by is not None and by > 1 and n % int(by) == 0
 
 
 def _asks(lo: Lowering, x: Op) -> bool:

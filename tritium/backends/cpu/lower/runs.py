@@ -113,7 +113,7 @@ def of_nest(lo: Lowering, roots: Iterable[Value], axis: int, n: int) -> Runs | N
     for x, along, path in uniform_quotients.quotients(lo, roots, axis):
         growth.quotient(x, along, path)
     found = {x: (along, path) for x, (along, path) in growth.short.items()
-             if n % uniform_quotients.divisor(x) == 0}
+             if uniform_quotients.divides(x, n)}
     facts = growth.facts | {x: (uniform_quotients.steps(x), along) for x, (along, _) in found.items()}
     if not growth.tests or any(x in lo.pending or lo.fills(x) for x in facts):
         return None
