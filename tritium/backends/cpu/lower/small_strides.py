@@ -32,13 +32,13 @@ def are_near(pattern: Lanes) -> bool:
     return max(pattern.offsets) - min(pattern.offsets) < _VECTORS * len(pattern.offsets)
 
 
-def load(lo: Lowering, pointer: Val, pattern: Lanes, t: str, align: int) -> Val:
-    """The elements at `pattern` from `pointer` on."""
+def load(lo: Lowering, pointer: Val, pattern: Lanes, t: str, align: int, beyond: bool = False) -> Val:
+    """The elements at `pattern` from `pointer` on; `beyond`: whole vectors may be read, after the last one as well."""
     n, parts, lowest = len(pattern.offsets), [], min(pattern.offsets)
     places = [offset - lowest for offset in pattern.offsets]
     for k in range(max(places) // n + 1):
-        start = max(0, min(k * n, max(places) + 1 - n))  # the last vector ends with the highest lane
-        width = min(n, max(places) + 1)
+        start = k * n if beyond else max(0, min(k * n, max(places) + 1 - n))  # the last one ends with the highest lane
+        width = n if beyond else min(n, max(places) + 1)
         at, type = lo.offset(t, pointer, lowest + start), vector(width, t)
         x = lo.w.effect(f"load {type}, ptr {at}, align {align}", type)
         parts.append((x, {lane: place - start for lane, place in enumerate(places) if place // n == k}))
