@@ -143,3 +143,53 @@ def test_small_known_divisors():
     for level in ("aarch64", "x86-64-v3", "x86-64-v4"):
         source = triton.compiler.ASTSource(nibbles, types, {"BLOCK": 256})
         assert "gather" not in str(triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"])
+
+
+@triton.jit
+def by_two_divisors(x_ptr, out_ptr, W, S, N, COUNT, BLOCK: tl.constexpr):
+    """A remainder that two loops share, beside rows of W: it is written to scratch memory when it is first needed."""
+    i = tl.arange(0, BLOCK)
+    at = i % S
+    for k in range(COUNT):
+        y = tl.load(x_ptr + (i // W) * S + at, i < N, other=0)
+        tl.store(out_ptr + k * BLOCK + i // W * W + i % W, y + at, i < N)
+
+
+@pytest.mark.parametrize("width, size", [(5, 7), (40, 64), (64, 40), (100, 30), (33, 300)])
+def test_runs_of_two_divisors(width, size):
+    x = guarded(rng.integers(-99, 99, 256 // width * size + size).astype(np.int32))
+    mine, theirs = (guarded(np.full((3, 256), 99, np.int32)) for _ in range(2))
+    by_two_divisors[(1,)](x, mine, width, size, 250, 3, BLOCK=256)
+    interpret(by_two_divisors, (1,), (x, theirs, width, size, 250, 3), dict(BLOCK=256))
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@triton.jit
+def strided(x_ptr, out_ptr, W, N, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i // W * (W * STEP) + i % W * STEP, (i < N) & (i % W != 3), other=5)
+    tl.store(out_ptr + i, x, i < N)
+
+
+@pytest.mark.parametrize("step", [2, 3, -1])
+@pytest.mark.parametrize("width", [8, 20, 90])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_some_lanes_of_small_strides(width, step, dtype):
+    """Nothing outside of the array is read, though a vector that holds the lanes would reach there."""
+    n = width * 5
+    x = guarded(rng.integers(-99, 99, (n - 1) * abs(step) + 1).astype(dtype))
+    first = x if step > 0 else x[-1:]
+    mine, theirs = (np.full(n, 99, dtype) for _ in range(2))
+    grid, options = (-(-n // 128),), dict(STEP=step, BLOCK=128)
+    strided[grid](first, mine, width, n, **options)
+    interpret(strided, grid, (first, theirs, width, n), options)
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("level", ["x86-64-v4", "sapphirerapids"])
+def test_chunks_end_with_runs(level):
+    """Loads and stores are masked where a run ends: only the arm for short runs gathers."""
+    types = {name: "*fp32" if name.endswith("_ptr") else "i32" for name in ("x_ptr", "out_ptr", "W", "N")}
+    source = triton.compiler.ASTSource(strided, types, {"STEP": 1, "BLOCK": 256})
+    text = str(triton.compile(source, target=GPUTarget("cpu", level, 1)).asm["llir"])
+    assert "@llvm.masked.load.v32f32" in text and "@llvm.masked.store.v32f32" in text

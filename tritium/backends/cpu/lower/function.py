@@ -144,6 +144,7 @@ class Lowering(Emitter):
         # What quotients do in the chunks of the open branch, and along which axis (runs.py).
         self.runs: Mapping[Value, tuple[uniform_quotients.Fact, int]] = {}
         self.run_start: Val | None = None  # where the run begins that all these chunks are parts of
+        self.run_end: Val | None = None  # where chunks end, though they have more lanes
         self.bytes_ahead = 0  # by which rows of the open loop are prefetched; 0 if they are not
         self.assumed = frozenset()  # masks known to be true everywhere
         self.denied = frozenset()  # masks known to be false in the open branch
@@ -318,11 +319,13 @@ class Lowering(Emitter):
         def fill() -> None:
             outer, self.region = (self.region, self.w.rare, self.pending), region
             self.w.rare, self.pending = 0, {}
+            run, self.runs, self.run_start, self.run_end = (self.runs, self.run_start, self.run_end), {}, None, None
             del self.buffers[x]
             with self.at(level):
                 loop_nests.fill(self, [(x, buffer)])
             self.buffers[x] = buffer
             self.region, self.w.rare, self.pending = outer
+            self.runs, self.run_start, self.run_end = run
         buffer.late = fill
 
     def adopt(self, x: Value, buffer: Buffer) -> None:

@@ -221,7 +221,7 @@ def rows(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], walk: Ch
             lo.bytes_ahead = 0
             return made
         wanted = [*[x for op in (*stores, *[r.op for r in reductions]) for x in op.operands], *[x for x, _ in fills]]
-        rest = _in_chunks(lo, wanted, walk, at, end, inits, chunk, nonempty=bool(reductions))
+        rest = _in_chunks(lo, wanted, walk, at, end, inits, chunk, bool(reductions), ends=not reductions)
         for r in reductions:
             rest = r.take(rest, walk, stop)
     for r in reductions:
@@ -230,13 +230,14 @@ def rows(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], walk: Ch
 
 def _in_chunks(lo: Lowering, wanted: Sequence[Value], walk: Chunks, at: Sequence[int | Val], end: int | Val,
                carry: Sequence[Val], chunk: Callable[[Any, Sequence[Val]], Sequence[Val]],
-               nonempty: bool = False) -> list[Val]:
-    """The chunks of a row of `wanted` tiles: `chunk(base, carried)` emits one, and returns what it carries."""
+               nonempty: bool = False, ends: bool = True) -> list[Val]:
+    """The chunks of a row of `wanted` tiles: `chunk(base, carried)` emits one, and returns what it carries. With `ends`
+    they may end within their lanes."""
     if walk.total == walk.width:
         return list(chunk(0, carry))
     found = runs.of_nest(lo, wanted, walk.inner[0], walk.width) if len(walk.inner) == 1 else None
     if found is not None:
-        return runs.in_runs(lo, found, walk, at, end, carry, chunk)
+        return runs.in_runs(lo, found, walk, at, end, carry, chunk, ends and runs.have_ends(lo, wanted, walk))
     with lo.loop(0, end, walk.width, carry=carry, nonempty=nonempty) as loop:
         loop.next = chunk(loop.index, loop.carried)
     return list(loop.results)

@@ -1,11 +1,13 @@
 """Runs of a tile's pointers (analysis/runs.py), as code: whether a chunk is one, and where one ends.
 
-A loop nest with divisions along its rows goes through a row by runs: their chunks divide once for all of them. A chunk
-that crosses an end is computed as without runs.
+A loop nest with divisions along its rows goes through a row by runs: their chunks divide once for all of them. Where
+loads and stores have masks, the last chunk of a run is masked at its end, and only short runs are computed by lane, as
+without runs. Elsewhere every chunk that crosses an end is.
 
-    chunks      |      |      |      |      |      |      |
-    runs        ........+++++++++++++++++++++++++++......
-                 by lane | by lane |  three at once  | by lane
+    runs            ...........+++++++++++++++++++++++++++++++++++++.......
+    with masks      |       |  |       |       |       |       |    |
+    without         |       |       |       |       |       |       |
+                     a run   by lane   three, of one run     by lane
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ....named_tuples import NamedTuple
 from ..fuse import uniform_quotients
 from ..fuse.affine import form_of
 from ..fuse.index import Chunks, Index, source_index
+from .scratch import View
 
 if TYPE_CHECKING:
     from ...llvm.writer import Val
@@ -75,7 +78,11 @@ class Runs(NamedTuple):
 
     def begins(self, lo: Lowering, idx: Index, n: int) -> Val:
         """An i1: `n` elements from a scalar index on, at least, are a run."""
-        w, total = lo.w, lo.w.compare("icmp sge", self.length(lo, idx), lo.const(n))
+        return lo.w.binary("and", lo.w.compare("icmp sge", self.length(lo, idx), lo.const(n)), self.is_even(lo, idx))
+
+    def is_even(self, lo: Lowering, idx: Index) -> Val:
+        """An i1: the numerators that have to be multiples at a scalar index are."""
+        w, total = lo.w, lo.w.const("i1", True)
         for x, path in self.even:
             t, at = T.element(x.type), _behind(lo, path, idx)
             top = lo.const(lo.index_of(lo.ev(x.operands[0], at), t))
@@ -85,11 +92,12 @@ class Runs(NamedTuple):
         return total
 
     @contextmanager
-    def assumed(self, lo: Lowering, start: Val | None = None) -> Iterator[None]:
-        """Inside, chunks along the axis are runs, or parts of the one that begins at `start`."""
-        outer, lo.runs, lo.run_start = (lo.runs, lo.run_start), self.facts, start
+    def assumed(self, lo: Lowering, start: Val | None = None, end: Val | None = None) -> Iterator[None]:
+        """Inside, chunks along the axis are runs, or parts of the one that begins at `start`, up to an `end`."""
+        outer = lo.runs, lo.run_start, lo.run_end
+        lo.runs, lo.run_start, lo.run_end = self.facts, start, end
         yield
-        lo.runs, lo.run_start = outer
+        lo.runs, lo.run_start, lo.run_end = outer
 
 
 def find(lo: Lowering, pointers: Value, axis: int) -> Runs | None:
@@ -120,40 +128,64 @@ def of_nest(lo: Lowering, roots: Iterable[Value], axis: int, n: int) -> Runs | N
     return Runs(axis, facts, _shortest(list(growth.tests.values())), [Test(x, path) for x, (_, path) in found.items()])
 
 
+def have_ends(lo: Lowering, tiles: Iterable[Value], walk: Chunks) -> bool:
+    """Whether chunks that are stored may end within their lanes: all that they load has a mask."""
+    if lo.target.simd != "avx512" or lo.pending or walk.inner[0] != len(walk.shape) - 1:
+        return False
+    seen, stack = set(), [*tiles]
+    while stack:
+        x = stack.pop()
+        if type(x.type) is not T.Tile or x in seen:
+            continue
+        seen.add(x)
+        if x in lo.buffers:
+            if type(lo.buffers[x]) is View:
+                return False
+        elif type(x) is Op and lo.is_lazy(x) and x.kind is not ops.reshape \
+                and (x.kind.elementwise or x.kind.view or x.kind in (ops.load, ops.arange, ops.constant)):
+            stack += x.operands
+        else:
+            return False
+    return True
+
+
 def in_runs(lo: Lowering, found: Runs, walk: Chunks, row: Sequence[int | Val], end: int | Val, carry: Sequence[Val],
-            chunk: Callable[[Val, Sequence[Val]], Sequence[Val]]) -> list[Val]:
-    """A loop over the chunks of a row: `chunk(base, carried)` emits one and returns what it carries to the next."""
+            chunk: Callable[[Val, Sequence[Val]], Sequence[Val]], ends: bool) -> list[Val]:
+    """A loop over the chunks of a row: `chunk(base, carried)` emits one and returns what it carries to the next. With
+    `ends` chunks may end within their lanes."""
     n = walk.width
+    sure = all(uniform_quotients.known(lo, x, along, n) == fact for x, (fact, along) in found.facts.items())
+    ends = ends and not sure
 
     def at(base: Val) -> Index:
         return tuple([(i, None) for i, _ in walk.index(lo, row, base)])
 
     def each(base: Val, carried: Sequence[Val]) -> list[Val]:
-        lo.divisors[base] = n
+        if not ends:
+            lo.divisors[base] = n
         return [lo.w.binary("add", base, lo.const(n)), *chunk(base, carried)]
     with lo.loop(0, end, carry=carry) as loop:
-        lo.w.hide(loop.index)
-
         start = loop.index
+        lo.w.hide(start)
 
         def run() -> list[Val]:
             length = lo.w.intrinsic("smin", "i64", found.length(lo, at(start)), lo.sub(lo.const(end), start))
-            stop = lo.add(start, lo.w.binary("and", length, lo.const(-n)))
-            with lo.inside(), found.assumed(lo, start), \
+            stop = lo.add(start, length if ends else lo.w.binary("and", length, lo.const(-n)))
+            with lo.inside(), found.assumed(lo, start, stop if ends else None), \
                     lo.loop(start, stop, n, (start, *loop.carried), nonempty=True) as inner:
                 inner.next = each(inner.index, inner.carried[1:])
-            return list(inner.results)
+            return [stop] if ends else list(inner.results)
 
-        def single() -> list[Val]:
-            with lo.inside():
+        def by_lane() -> list[Val]:
+            with lo.inside(), found._replace(facts={}).assumed(lo, end=lo.const(end) if ends else None):
                 return each(lo.pinned(start), loop.carried)
-        if all(uniform_quotients.known(lo, x, along, n) == fact for x, (fact, along) in found.facts.items()):
-            made = run()
-        else:
-            made = lo.either(found.begins(lo, at(start), n), run, single)
-        following, *loop.next = made
+        least = n // _MANY if ends else n
+        following, *loop.next = run() if sure else lo.either(found.begins(lo, at(start), least), run, by_lane)
         loop.step = lo.sub(following, start)
     return list(loop.results)
+
+
+_MANY = 4  # as many runs in a chunk are not computed one by one
 
 
 def _growth(lo: Lowering, least: int) -> Growth:

@@ -8,7 +8,7 @@ from ....ir import types as T
 from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
-from . import intrinsics, short_rows, small_strides
+from . import intrinsics, predication, short_rows, small_strides
 from .scratch import ALIGN, Buffer, View
 from .short_rows import Rows
 
@@ -93,8 +93,11 @@ def write(lo: Lowering, buffer: Buffer, idx: Index, x: Val) -> None:
     n = width_of(idx)
     x = lo.widen(x, n) if pattern is not None else w.extract(x, 0) if x.type[0] == "<" else x
     level, align = max(start.level, x.level, lo.region), buffer.element.bytes
-    with lo.at(level):
-        if pattern is None or pattern is iota(n):
+    inside = predication.mask_of(lo, None, idx, ends=True)
+    with lo.at(level if inside is None else max(level, inside.level())):
+        if inside is not None and pattern is iota(n):
+            intrinsics.masked(lo, "store", f"ptr align {align} {start}", "p0", inside.lanes(lo), x)
+        elif pattern is None or pattern is iota(n):
             w.store(x, start, align)
         elif small_strides.are_near(pattern) and small_strides.stores(lo, pattern):
             small_strides.store(lo, x, start, pattern, align)
