@@ -31,7 +31,8 @@ class Growth:
 
     `form_of` gives the form of a value, `number` the number that a coefficient is, or None. `facts` has what holds
     within a run: a quotient or remainder -> "constancy" or "contiguity", and its axis. `tests` has one of them for each
-    division, by numerator and divisor; `prefer(value)` says which is cheap to look at.
+    division, by numerator and divisor; `prefer(value)` says which is cheap to look at. Divisions by known numbers below
+    `least` have no runs: `short` has those whose numerators count, with their axes, as tests.
 
     >>> from tritium.analysis.polynomial import Scalars
     >>> from tritium.ir.text import parse_module
@@ -46,14 +47,15 @@ class Growth:
     ... }''')
     >>> scalars = Scalars()
     >>> growth = Growth(scalars.of, scalars.number_of)
-    >>> growth.along(scalars.of(m.body.ops[-1]), 0), len(growth.tests), growth.shortest()
-    (1, 1, None)
+    >>> growth.along(scalars.of(m.body.ops[-1]), 0), len(growth.tests), growth.short
+    (1, 1, {})
     """
 
     def __init__(self, form_of: Callable[[Value], Form], number: Callable[[Any], int | None],
-                 prefer: Callable[[Value], bool] = lambda x: False):
-        self.form_of, self.number, self.prefer = form_of, number, prefer
+                 prefer: Callable[[Value], bool] = lambda x: False, least: int = 1):
+        self.form_of, self.number, self.prefer, self.least = form_of, number, prefer, least
         self.facts: dict[Value, tuple[str, int]] = {}
+        self.short: dict[Op, tuple[int, tuple]] = {}
         self.tests: dict[tuple[Value, Value], Test] = {}
 
     def along(self, form: Form, axis: int, path: tuple = ()) -> int | None:
@@ -63,28 +65,27 @@ class Growth:
             return None
         for loose in form.loose:
             inner = _axis_behind(loose.path, axis, len(form.strides))
-            by = None if inner is None else self._quotient(loose.value, inner, path + loose.path)
+            by = None if inner is None else self.quotient(loose.value, inner, path + loose.path)
             scale = self.number(loose.scale) if by else 0
             if by is None or scale is None:
                 return None
             total += by * scale
         return total
 
-    def shortest(self) -> int | None:
-        """The least of the divisors that are known numbers: no run is longer. None if there are none."""
-        found = [self.number(self.form_of(by).base) for _, by in self.tests]
-        return min([abs(n) for n in found if n is not None], default=None)
-
-    def _quotient(self, x: Value, axis: int, path: tuple) -> int | None:
-        """What a loose term grows by: a quotient by 0, a remainder by 1, for numerators side by side."""
+    def quotient(self, x: Value, axis: int, path: tuple) -> int | None:
+        """What a quotient (by 0) or remainder (by 1) grows by, for numerators side by side; None for others."""
         if axis < 0:
             return 0
         if type(x) is not Op or x.kind not in (ops.div, ops.rem) or not T.element(x.type).is_int:
             return None
         top, by = x.operands
-        if not is_uniform(self.form_of(by)):
+        divisor = self.form_of(by)
+        if not is_uniform(divisor):
             return None
-        grows = self.along(self.form_of(top), axis, path)
+        grows, size = self.along(self.form_of(top), axis, path), self.number(divisor.base)
+        if grows == 1 and size is not None and abs(size) < self.least:
+            self.short[x] = axis, path
+            return None
         if grows not in (0, 1):
             return None
         counts = grows == 1 and x.kind is ops.rem

@@ -25,11 +25,11 @@ def target_info(cpu: CpuTarget) -> passes.TargetInfo:
     True
     """
     from .library.dot_amx import MULTIPLE
-    from .lower.exp import NATIVE
+    from .lower import erf, exp
 
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
     return passes.TargetInfo(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
-                        rows=NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
+                        rows=exp.NATIVE | erf.NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
                         dot=WIDE | ({T.bf16} if cpu.has_amx else set()), fits=MULTIPLE)
 
 

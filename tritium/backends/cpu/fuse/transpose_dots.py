@@ -136,8 +136,8 @@ class _Search:
         if form.pointer is None or len(shape) != 2:
             return None
         for axis in (1, 0):
-            growth = Growth(self.forms.of, self.forms.number_of)
-            if shape[axis] > 1 and growth.along(form, axis) == 1 and (growth.shortest() or LEAST) >= LEAST:
+            growth = Growth(self.forms.of, self.forms.number_of, least=LEAST)
+            if shape[axis] > 1 and growth.along(form, axis) == 1:
                 return axis
         return None
 

@@ -12,7 +12,7 @@ from ....passes.simplify import number
 from ...llvm.rows import bitcast, elementwise, memory_type
 from ...llvm.writer import Val, lanes
 from ..fuse.index import Index, ravel, source_index, width_of
-from . import exp, integers, remainders, scratch_chunks
+from . import erf, exp, integers, remainders, scratch_chunks
 from .predication import mask_of
 from .table import PULL, pulled, statement
 
@@ -53,6 +53,7 @@ _APPLY = {
     ops.select: lambda lo, op, c, x, y: lo.w.select(c, x, y),
     ops.addptr: _addptr,
     **exp.APPLY,
+    **erf.APPLY,
     **integers.APPLY,
     ops.rem: _remainder,
 }

@@ -177,6 +177,8 @@ class Emitter:
 
     def offset(self, type: str, pointer: Val, index: int | Val) -> Val:
         """The address of an element after `pointer`."""
+        if isinstance(index, int) and index == 0:
+            return pointer
         return self.cse(("gep", type, pointer, index), lambda: self.w.gep(type, pointer, self.const(index)))
 
     def index_of(self, x: Val, t: T.Scalar) -> Any:
@@ -214,6 +216,8 @@ class Emitter:
         with self.w.loop(start, stop, step, carry=carry, until=until, nonempty=nonempty) as loop:
             if type(start) is int and type(step) is int:
                 self.divisors[loop.index] = gcd(start, step)
+                if type(stop) is int and stop - start <= 2 * step:  # strength reduction gains nothing
+                    self.w.hide(loop.index)
             self.open()
             yield loop
             self.close()

@@ -29,18 +29,18 @@ def _exp(lo: Lowering, op: Op, x: Val) -> Val:
     f = FORMATS[t]
     x, vanishes = _inside(w, x, f.low, f.high)
     magic = w.const(x.type, f.magic)
-    n = w.binary("fsub", _fma(w, x, w.const(x.type, f.log2e), magic), magic)
+    n = w.binary("fsub", fma(w, x, w.const(x.type, f.log2e), magic), magic)
     r = x
     for part in f.ln2:
-        r = _fma(w, n, w.const(x.type, -part), r)
-    return _scaled(w, _poly(w, r, EXP[t]), n, vanishes)
+        r = fma(w, n, w.const(x.type, -part), r)
+    return _scaled(w, _polynomial(w, r, EXP[t]), n, vanishes)
 
 
 def _exp2(lo: Lowering, op: Op, x: Val) -> Val:
     w, t = lo.w, T.element(op.type)
     (x, vanishes), magic = _inside(w, x, *_LIMITS[t]), w.const(x.type, FORMATS[t].magic)
     n = w.binary("fsub", w.binary("fadd", x, magic), magic)
-    return _scaled(w, _poly(w, w.binary("fsub", x, n), EXP2[t]), n, vanishes)
+    return _scaled(w, _polynomial(w, w.binary("fsub", x, n), EXP2[t]), n, vanishes)
 
 
 APPLY = {ops.exp: _exp, ops.exp2: _exp2}
@@ -53,15 +53,21 @@ def _inside(w: Writer, x: Val, low: float, high: float) -> tuple[Val, Val]:
     return w.select(w.compare("fcmp ogt", x, top), top, x), below
 
 
-def _fma(w: Writer, x: Val, y: Val, z: Val) -> Val:
+def fma(w: Writer, x: Val, y: Val, z: Val) -> Val:
+    """x y + z, rounded once."""
     return w.intrinsic("fma", x.type, x, y, z)
 
 
-def _poly(w: Writer, x: Val, coefficients: Sequence[float]) -> Val:
-    total = w.const(x.type, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = _fma(w, total, x, w.const(x.type, c))
+def poly(w: Writer, x: Val, coefficients: Sequence[Val]) -> Val:
+    """The polynomial with these coefficients, the constant one first."""
+    *rest, total = coefficients
+    for c in reversed(rest):
+        total = fma(w, total, x, c)
     return total
+
+
+def _polynomial(w: Writer, x: Val, coefficients: Sequence[float]) -> Val:
+    return poly(w, x, [w.const(x.type, c) for c in coefficients])
 
 
 def _scaled(w: Writer, x: Val, n: Val, vanishes: Val) -> Val:
@@ -70,25 +76,26 @@ def _scaled(w: Writer, x: Val, n: Val, vanishes: Val) -> Val:
     t, mask = vector(size, element(x.type)), f"i{size}"
     full = f"llvm.x86.avx512.mask.scalef.{name}.512"
     w.declare(full, t, [t, t, t, mask, "i32"])
-    parts, stays = [], w.binary("xor", vanishes, w.const(vanishes.type, True))
-    for k in range(0, lanes(x.type), size):
-        a, b, c = (_part(w, v, k, size) for v in (x, n, stays))
+    made, stays = [], w.binary("xor", vanishes, w.const(vanishes.type, True))
+    for a, b, c in zip(*[parts(w, v, size) for v in (x, n, stays)], strict=True):
         bits = w.cast("bitcast", c, mask)
-        parts.append(w.emit(t, f"call {t} @{full}({a.typed}, {b.typed}, {t} zeroinitializer, {bits.typed}, i32 4)",
-                            a, b, bits))
-    return _joined(w, parts, x.type)
+        made.append(w.emit(t, f"call {t} @{full}({a.typed}, {b.typed}, {t} zeroinitializer, {bits.typed}, i32 4)",
+                           a, b, bits))
+    return joined(w, made, lanes(x.type))
 
 
-def _part(w: Writer, x: Val, start: int, size: int) -> Val:
-    """`size` lanes from `start` on; what is not there is anything."""
-    if lanes(x.type) == 1:
-        return w.splat(x, size)
-    last = lanes(x.type) - 1
-    return x if last == size - 1 else w.shuffle(x, None, [min(k, last) for k in range(start, start + size)])
+def parts(w: Writer, x: Val, size: int) -> list[Val]:
+    """The lanes of a vector or scalar in vectors of `size`; what is not there is anything."""
+    n = lanes(x.type)
+    if n == 1:
+        return [w.splat(x, size)]
+    return [x if n == size else w.shuffle(x, None, [min(k, n - 1) for k in range(start, start + size)])
+            for start in range(0, n, size)]
 
 
-def _joined(w: Writer, parts: list[Val], type: str) -> Val:
-    n, size = lanes(type), lanes(parts[0].type)
+def joined(w: Writer, parts: list[Val], n: int) -> Val:
+    """The first `n` lanes of some vectors; one is a scalar."""
+    size = lanes(parts[0].type)
     if n == 1:
         return w.extract(parts[0], 0)
     while len(parts) > 1:

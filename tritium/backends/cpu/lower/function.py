@@ -9,7 +9,7 @@ pass `fuse_loops` has written into the module.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -141,8 +141,10 @@ class Lowering(Emitter):
         self.axis_info: AxisAnalysis | None = None  # AxisInfo by value (uniform_quotients.py)
         self.divides: bool | None = None  # whether to compute it
         self.rows_ahead: dict[Op, int] = {}  # load -> by how many rows it is prefetched, if not by as many as others
-        self.runs = {}  # quotients that are uniform, or contiguous, in the chunks of the open branch (runs.py)
+        # What quotients do in the chunks of the open branch, and along which axis (runs.py).
+        self.runs: Mapping[Value, tuple[uniform_quotients.Fact, int]] = {}
         self.run_start: Val | None = None  # where the run begins that all these chunks are parts of
+        self.run_end: Val | None = None  # where chunks end, though they have more lanes
         self.bytes_ahead = 0  # by which rows of the open loop are prefetched; 0 if they are not
         self.assumed = frozenset()  # masks known to be true everywhere
         self.denied = frozenset()  # masks known to be false in the open branch
@@ -317,11 +319,13 @@ class Lowering(Emitter):
         def fill() -> None:
             outer, self.region = (self.region, self.w.rare, self.pending), region
             self.w.rare, self.pending = 0, {}
+            run, self.runs, self.run_start, self.run_end = (self.runs, self.run_start, self.run_end), {}, None, None
             del self.buffers[x]
             with self.at(level):
                 loop_nests.fill(self, [(x, buffer)])
             self.buffers[x] = buffer
             self.region, self.w.rare, self.pending = outer
+            self.runs, self.run_start, self.run_end = run
         buffer.late = fill
 
     def adopt(self, x: Value, buffer: Buffer) -> None:

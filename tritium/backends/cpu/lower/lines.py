@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, Value
+from ..fuse import uniform_quotients
 from ..fuse.index import Index, iota
-from ..fuse.uniform_quotients import axis_info_of
 from . import memory, predication, runs, scratch_chunks
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _is_bound(lo: Lowering, mask: Value | None) -> bool:
 
 def _is_known(lo: Lowering, found: Runs) -> bool:
     """Whether no chunk crosses an end, as lines are multiples of chunks: then chunks need no lines."""
-    return all(getattr(axis_info_of(lo, x), fact)[axis] % lo.width == 0 for x, (fact, axis) in found.facts.items())
+    return all(uniform_quotients.known(lo, x, axis, lo.width) == fact for x, (fact, axis) in found.facts.items())
 
 
 def _is_held(lo: Lowering, x: Value) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .... import ops
@@ -120,8 +120,11 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     walk = chunks(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
     if not unrolled:
-        with walk.each(lo) as idx:
-            _fill_chunk(lo, pairs, idx)
+        def chunk(base: int | Val, carried: Sequence[Val]) -> Sequence[Val]:
+            _fill_chunk(lo, pairs, walk.index(lo, at, base))
+            return carried
+        with walk.rows(lo) as at:
+            _in_chunks(lo, [x for x, _ in pairs], walk, at, walk.total, [], chunk)
         return
     with walk.rows(lo) as at:
         for base in range(0, walk.total, walk.width):
@@ -210,16 +213,34 @@ def rows(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], walk: Ch
         _chunk(lo, stores, reductions, fills, walk.index(lo, at, 0), ())
     else:
         end = walk.total if stop is None else stop
-        with lo.loop(0, end, walk.width, carry=inits, nonempty=bool(reductions)) as loop:
-            idx = walk.index(lo, at, loop.index)
-            lo.bytes_ahead = _BYTES_AHEAD.get(lo.target.simd, 0) if walk.total >= _LONG else 0
-            loop.next = _chunk(lo, stores, reductions, fills, idx, loop.carried, loop.index)
+
+        def chunk(base: Val, carried: Sequence[Val]) -> Sequence[Val]:
+            ahead = walk.total >= _LONG and lo.run_start is None
+            lo.bytes_ahead = _BYTES_AHEAD.get(lo.target.simd, 0) if ahead else 0
+            made = _chunk(lo, stores, reductions, fills, walk.index(lo, at, base), carried, base)
             lo.bytes_ahead = 0
-        rest = list(loop.results)
+            return made
+        wanted = [*[x for op in (*stores, *[r.op for r in reductions]) for x in op.operands], *[x for x, _ in fills]]
+        rest = _in_chunks(lo, wanted, walk, at, end, inits, chunk, bool(reductions), ends=not reductions)
         for r in reductions:
             rest = r.take(rest, walk, stop)
     for r in reductions:
         r.finish(at, walk)
+
+
+def _in_chunks(lo: Lowering, wanted: Sequence[Value], walk: Chunks, at: Sequence[int | Val], end: int | Val,
+               carry: Sequence[Val], chunk: Callable[[Any, Sequence[Val]], Sequence[Val]],
+               nonempty: bool = False, ends: bool = True) -> list[Val]:
+    """The chunks of a row of `wanted` tiles: `chunk(base, carried)` emits one, and returns what it carries. With `ends`
+    they may end within their lanes."""
+    if walk.total == walk.width:
+        return list(chunk(0, carry))
+    found = runs.of_nest(lo, wanted, walk.inner[0], walk.width) if len(walk.inner) == 1 else None
+    if found is not None:
+        return runs.in_runs(lo, found, walk, at, end, carry, chunk, ends and runs.have_ends(lo, wanted, walk))
+    with lo.loop(0, end, walk.width, carry=carry, nonempty=nonempty) as loop:
+        loop.next = chunk(loop.index, loop.carried)
+    return list(loop.results)
 
 
 def _chunk(lo: Lowering, stores: Sequence[Op], reductions: Sequence[Any], fills: Sequence[Any], idx: Index,

@@ -22,7 +22,7 @@ from ...llvm.rows import memory_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse.affine import form_of, loose_index, usual_stride
 from ..fuse.index import Index, Lanes, iota, lanes_of, plus, width_of
-from ..fuse.uniform_quotients import counting, first_number
+from ..fuse.uniform_quotients import numbers
 from . import intrinsics, short_rows, small_strides
 from .predication import Mask, mask_of
 from .short_rows import Rows
@@ -134,12 +134,13 @@ def _terms(lo: Lowering, form: Form, idx: Index,
         at = loose_index(lo, loose, idx)
         if loose.value in lo.pending:  # all its elements are written to scratch, not only those below
             lo.ev(loose.value, at)
-        first = counting(lo, loose.value, at) if type(loose.scale) is int else None
-        if first is not None and (loose.value not in lo.buffers or loose.value in lo.runs):
-            terms.append(lo.mul(first_number(lo, loose.value, first), loose.scale))
-            fixed = plus(fixed, [loose.scale * o for o in range(width_of(idx))])
+        found = numbers(lo, loose.value, at) if type(loose.scale) is int else None
+        if found is not None:
+            first, offsets = found
+            terms.append(lo.mul(first, loose.scale))
+            fixed = plus(fixed, [loose.scale * o for o in offsets])
             continue
-        wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None else None
+        wrapped = _wrapped(lo, loose, at) if wrap and unbroken is None and lo.run_end is None else None
         if wrapped is not None:
             first, unbroken = wrapped
             terms.append(first)
@@ -217,7 +218,8 @@ def _load(lo: Lowering, op: Op, idx: Index) -> Val:
     if mask in lo.denied:
         x = _other(lo, other, t, idx)
         return lo.w.compare("icmp ne", x, lo.w.const(x.type, 0)) if t is T.i1 else x
-    place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
+    place = addresses_of(lo, op.pointer, idx)
+    m = mask_of(lo, mask, idx, ends=place.kind != "uniform" or mask is not None)
     if place.kind == "contiguous" and place.width > 4 or place.row_vectors is not None:
         _prefetch_rows(lo, op, place)
     if lo.bytes_ahead and place.kind == "contiguous" and place.width * t.bytes >= _LINE:
@@ -329,6 +331,10 @@ def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: V
         return _native_load(lo, place, t, mask.pinned(lo), other)
     if place.row_vectors is not None and lo.target.masked:
         return short_rows.load_some(lo, place.row_vectors, place.starts(), mask.pinned(lo).lanes(lo), other, t.bytes)
+    if place.near is not None and (lo.target.simd == "avx512" or lo.target.masked and t.bytes >= 4):
+        inside = mask.pinned(lo).lanes(lo)
+        x = small_strides.load(lo, place.pointer, place.near, memory_type(t), t.bytes, mask=inside)
+        return lo.w.select(inside, x, other)
     chunk = _move_some(lo, place, t, mask, other, reads=True, partial=True)
     return lo.w.load(other.type, chunk, t.bytes)
 
@@ -404,7 +410,7 @@ def prepare_store(lo: Lowering, op: Op, idx: Index, x: Val | None = None) -> Cal
     x = lo.ev(op.operands[1], idx) if x is None else x
     if t is T.i1:
         x = lo.w.cast("zext", x, vector(lanes(x.type), "i8"))
-    place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx)
+    place, m = addresses_of(lo, op.pointer, idx), mask_of(lo, mask, idx, ends=True)
     return lambda: _store(lo, op, place, m, x, idx)
 
 

@@ -130,12 +130,13 @@ class Mask:
         return max([x.level for x in parts if type(x) is Val], default=0)
 
 
-def mask_of(lo: Lowering, m: Value | None, idx: Index) -> Mask | None:
-    """The mask at an index; None if all lanes are active."""
-    if m is None or m in lo.assumed:
-        return None
+def mask_of(lo: Lowering, m: Value | None, idx: Index, ends: bool = False) -> Mask | None:
+    """The mask at an index; None if all lanes are active. With `ends` chunks end with their run."""
     mask = Mask(width_of(idx))
-    _restrict(lo, mask, m, idx)
+    if ends and lo.run_end is not None and mask.n > 1:
+        mask.base, mask.high = next(base for base, lane in idx if lane is not None), lo.run_end
+    if m is not None and m not in lo.assumed:
+        _restrict(lo, mask, m, idx)
     return mask if mask.in_lanes or mask.condition is not None else None
 
 

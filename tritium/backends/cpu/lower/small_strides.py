@@ -32,20 +32,36 @@ def are_near(pattern: Lanes) -> bool:
     return max(pattern.offsets) - min(pattern.offsets) < _VECTORS * len(pattern.offsets)
 
 
-def load(lo: Lowering, pointer: Val, pattern: Lanes, t: str, align: int) -> Val:
-    """The elements at `pattern` from `pointer` on."""
+def load(lo: Lowering, pointer: Val, pattern: Lanes, t: str, align: int, beyond: bool = False,
+         mask: Val | None = None) -> Val:
+    """The elements at `pattern` from `pointer` on; those outside of a mask are anything. `beyond`: whole vectors may be
+    read, after the last one as well."""
     n, parts, lowest = len(pattern.offsets), [], min(pattern.offsets)
     places = [offset - lowest for offset in pattern.offsets]
     for k in range(max(places) // n + 1):
-        start = max(0, min(k * n, max(places) + 1 - n))  # the last vector ends with the highest lane
-        width = min(n, max(places) + 1)
+        start = k * n if beyond else max(0, min(k * n, max(places) + 1 - n))  # the last one ends with the highest lane
+        width = n if beyond else min(n, max(places) + 1)
         at, type = lo.offset(t, pointer, lowest + start), vector(width, t)
-        x = lo.w.effect(f"load {type}, ptr {at}, align {align}", type)
+        if mask is None:
+            x = lo.w.effect(f"load {type}, ptr {at}, align {align}", type)
+        else:
+            wanted = _wanted(lo, mask, places, range(start, start + width))
+            x = intrinsics.masked(lo, "load", f"ptr align {align} {at}", "p0", wanted, lo.w.const(type, 0))
         parts.append((x, {lane: place - start for lane, place in enumerate(places) if place // n == k}))
     parts[:1] = parts[:1] if len(parts) > 1 else [_joined(lo, n, parts[0])]
     while len(parts) > 1:
         parts = [_joined(lo, n, *parts[k:k + 2]) for k in range(0, len(parts), 2)]
     return parts[0][0]
+
+
+def _wanted(lo: Lowering, mask: Val, places: list[int], elements: range) -> Val:
+    """Which elements of a vector are at the place of a lane inside the mask."""
+    n, found = len(places), lo.w.lanes_of("i1", [False] * len(elements))
+    lanes = [[lane for lane in range(n) if places[lane] == place] for place in elements]
+    for k in range(max(map(len, lanes))):
+        picks = [own[k] if k < len(own) else n for own in lanes]
+        found = lo.w.binary("or", found, lo.w.shuffle(mask, lo.w.const(mask.type, False), picks))
+    return found
 
 
 def _joined(lo: Lowering, n: int, part: Part, other: Part | None = None) -> Part:
