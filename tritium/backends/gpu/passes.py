@@ -48,6 +48,7 @@ from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
 from .rewrite.split_dots import split_dots
 from .rewrite.swap_operands import swap_operands
+from .rewrite.transpose_scores import transpose_scores
 from .rewrite.unroll_loops import unroll_loops
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
@@ -107,6 +108,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),
+        on(transpose_scores),
         on(clear_sums),
     )
 
