@@ -173,6 +173,10 @@ class Accesses:
             return not self.with_dots or layout.registers <= 4 * self.target.cost.repeated_loads * width
         return max(shape) == product(shape) and layout.registers <= self.target.cost.repeated_loads * width
 
+    def has(self, shape: tuple[int, ...]) -> bool:
+        """True if there are memory ops on tiles of a shape, or of one that it is reshaped to or from."""
+        return shape in self.reshaped or any(found == shape for found, _ in self.widths)
+
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape, or of one that it is
         reshaped to or from."""
