@@ -103,6 +103,24 @@ def test_a_mask_against_an_aligned_bound_is_constant_in_groups():
     assert mask.constancy == (16,)
 
 
+@pytest.mark.parametrize("kind", ["min", "max"])
+def test_the_least_and_the_greatest_of_multiples_are_multiples(kind):
+    """The end of a part of a row, of which the last is shorter."""
+    m = parse_module(f"""kernel @f(%n: i32 {{divisible=16}}, %each: i32 {{divisible=8}}, %odd: i32) {{
+      %0 = arange {{start=0, end=64}} : tile<64xi32>
+      %1 = program_id {{axis=0}} : i32
+      %2 = mul %1, %each : i32
+      %3 = {kind} %2, %n : i32
+      %4 = splat %3 {{shape=(64,)}} : tile<64xi32>
+      %5 = lt %0, %4 : tile<64xi1>
+      %6 = {kind} %2, %odd : i32
+    }}""")
+    info = analyze(m, None)
+    mask, odd = m.body.ops[-2:]
+    assert info(mask).constancy == (8,) and info(mask.operands[1]).divisibility == (8,)
+    assert info(odd).divisibility == (1,)
+
+
 def test_a_pointer_carried_round_a_loop_keeps_what_every_round_keeps():
     text = """kernel @f(%p: ptr<f32> {divisible=16}, %n: i32) {
       %0 = constant {value=0, type=i32} : i32

@@ -329,6 +329,12 @@ def _same(op, *infos):
     return _nothing(op.type)._replace(constancy=tuple(min(i.constancy[a] for i in infos) for a in rank))
 
 
+def _either(known, op, x, y):
+    """The least or the greatest of two numbers is one of them."""
+    divisors = tuple(min(x.at(a, 1), y.at(a, 1)) for a in range(len(x.contiguity)))
+    return _same(op, x, y)._replace(divisibility=divisors)
+
+
 def _compare(known, op, x, y):
     """A run and a bound that are both multiples of g cannot cross inside a group of g."""
     out = _same(op, x, y)
@@ -360,5 +366,5 @@ def _load(known, op, *infos):
 _RULES = {
     ops.shl: _equal, ops.shr: _shr, ops.div: _div, ops.rem: _rem, ops.select: _select, ops.load: _load,
     ops.lt: _compare, ops.le: _compare, ops.gt: _compare, ops.ge: _compare, ops.eq: _equal, ops.ne: _equal,
-    ops.and_: _and, ops.or_: _equal, ops.xor: _equal, ops.max_: _equal, ops.min_: _equal,
+    ops.and_: _and, ops.or_: _equal, ops.xor: _equal, ops.max_: _either, ops.min_: _either,
 }  # fmt: skip

@@ -185,3 +185,21 @@ def test_fewer_registers_are_taken_only_without_spills(monkeypatch, spills, kept
     options = types.SimpleNamespace(arch=90, sanitized=False)
     binary = stages.cubin(".entry k()\n.reqntid 256\n{ ret; }", None, options, metadata)
     assert metadata["n_regs"] == kept and binary == (b"tight" if kept == 80 else b"free")
+
+
+@pytest.mark.parametrize(("short", "spilled", "kept"), [(True, 1, b"rolled"), (True, 9, b"free"), (False, 1, b"free")])
+def test_short_loops_are_not_unrolled_where_that_spills_less(monkeypatch, short, spilled, kept):
+    made = {False: (b"free", {"n_regs": 255, "n_spills": 5}), True: (b"rolled", {"n_regs": 255, "n_spills": spilled})}
+    monkeypatch.setattr(stages, "_assembled", lambda text, options, traits: made["nounroll" in text])
+    metadata = {"name": "k", "shared": 0, "traits": Traits(64, products=True, short_loops=short)}
+    text = ".entry k()\n.reqntid 64\n{\n$L__BB0_1:\n\t@%p1 bra \t$L__BB0_1;\n ret; }"
+    assert stages.cubin(text, None, types.SimpleNamespace(arch=90, sanitized=False), metadata) == kept
+
+
+def test_the_traits_say_of_loops_around_products_whether_they_are_short():
+    for trips in ("128", "K"):
+        constants = {"M_BLOCK": 64, "N_BLOCK": 64, "K_BLOCK": 64} | ({"K": 128} if trips == "128" else {})
+        words = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | dict.fromkeys("MNK", "i32")
+        source = ASTSource(product, words | dict.fromkeys(constants, "constexpr"), constants)
+        kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=2))
+        assert Traits.read(kernel.metadata._asdict()).short_loops is (trips == "128")

@@ -47,7 +47,9 @@ from .rewrite.shorten_conditions import shorten_conditions
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
 from .rewrite.split_dots import split_dots
+from .rewrite.sum_small_dots import sum_small_dots
 from .rewrite.swap_operands import swap_operands
+from .rewrite.transpose_scores import transpose_scores
 from .rewrite.unroll_loops import unroll_loops
 from .shared_memory.allocate import allocate_shared, fits_shared_memory
 from .shared_memory.barriers import insert_barriers
@@ -66,8 +68,8 @@ def early_passes(asked: GPUTarget, target: Target, what: str, has: passes.Target
         raise UnknownArchitecture(f"warps of {what} have {target.warp_size} threads, not {asked.warp_size}: {asked}")
     makers = reduce_late, unroll_loops, merge_repeated
     reduce, unroll, merge = (make(target.warp_size, target.cost) for make in makers)
-    return (inline_for_gpu, *passes.CLEANUP, drop_unit_axes, scale_induction, reduce, unroll, passes.apply_ranges,
-            leave_early, merge, reduce_to_extrema, passes.legalize(has), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, drop_unit_axes, scale_induction, reduce, unroll, sum_small_dots(target),
+            passes.apply_ranges, leave_early, merge, reduce_to_extrema, passes.legalize(has), passes.dce)
 
 
 def with_layouts(module: Module, steps: tuple[Callable, ...], options: Options, metadata: dict[str, Any]) -> Module:
@@ -107,6 +109,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),
+        on(transpose_scores),
         on(clear_sums),
     )
 

@@ -118,13 +118,20 @@ def cubin(text: str, target: GPUTarget, options: Options, metadata: dict[str, An
 
 def _with_other_registers(text: str, options: Options, traits: Traits, binary: bytes, used: dict[str, int],
                           shared: int) -> tuple[bytes, dict[str, int]]:
-    """The better of the machine code that was made, and what is made if another number of registers is asked for."""
+    """The better of the machine code that was made, and what is made if short loops are not unrolled, or if another
+    number of registers is asked for."""
+    spilled = lambda made: made[1].get("n_spills", 0)
+    if traits.short_loops and spilled((binary, used)):
+        once = ptxas.rolled(text)
+        made = _assembled(once, options, traits)
+        if spilled(made) < spilled((binary, used)):
+            text, (binary, used) = once, made
     asking = lambda most: _assembled(ptxas.directed(text, traits.threads, f".maxnreg {most}"), options,
                                      traits.asking(most))
     has = NvTarget.of(options.arch).machine
     most = ptxas.all_registers(has, traits, used, len(text))
     if most is not None:
-        binary, used = min((binary, used), asking(most), key=lambda made: made[1].get("n_spills", 0))
+        binary, used = min((binary, used), asking(most), key=spilled)
     for fewer in ptxas.room_for_more(has, traits, used, shared) if _is_hopper(options) else ():
         with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
             found, tight = asking(fewer)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import ops
 from ...ir.core import walk
+from ...passes.regions import trip_count
 from ..gpu import ops as gpu_ops
 from .assemble.traits import Traits
 from .isa import wgmma
@@ -19,7 +20,8 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
     >>> from tritium.ir.text import parse_module
     >>> module = parse_module('kernel @k(%p: ptr<i32>) { print %p {prefix="p"} }')
     >>> traits_of(module.replace(attrs={"num_warps": 4}), NvTarget.of("90a"))
-    Traits(threads=128, registers=None, products=False, async_copies=False, exchanges=False, sums=(), calls=True)
+    Traits(threads=128, registers=None, products=False, async_copies=False, exchanges=False, sums=(), calls=True,
+           short_loops=False)
     """
     warps = module.attrs["num_warps"]
     made = [op for block in (module.body, *(function.body for function in module.functions)) for op in walk(block)]
@@ -35,6 +37,8 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
         or mentions("setmaxnreg"),
         sums=tuple(_sums(products, target, warps)),
         calls=any(op.kind.message for op in made) or mentions(".extern"),
+        short_loops=any(op.kind is ops.for_ and trip_count(op) and any(x in products for x in op.regions[0].ops)
+                        for op in made),
     )
 
 

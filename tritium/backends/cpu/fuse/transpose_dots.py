@@ -23,6 +23,7 @@ from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import ERASE, Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.licm import licm
+from ....passes.transposes import Transposes, transposed
 
 LEAST = 8  # shorter runs do not count as contiguous
 _TYPES = (T.f32, T.f64)  # bytes and bf16 have products that pack their operands anyway
@@ -40,9 +41,9 @@ def transpose_dots(module: Module) -> Module:
         if op.kind is ops.for_ and b.original in found.loops:
             return _transposed_loop(b, op, found.loops[b.original])
         if op.kind is ops.dot and b.original in found.dots:
-            return _transpose(b, _Transposes(b).dot(op))
+            return transposed(b, Transposes(b).dot(op))
         if op.kind is ops.store and b.original in found.stores:
-            transposes = _Transposes(b)
+            transposes = Transposes(b)
             b.emit_as_is(ops.store, tuple([transposes.of(x) for x in op.operands]), op.attrs, (), op.loc)
             return ERASE
         return None
@@ -142,72 +143,20 @@ class _Search:
         return None
 
 
-def _transpose(b: Rewriter, x: Value) -> Value:
-    return ops.trans(b, x, order=(1, 0))
-
-
-class _Transposes:
-    """Transposes of tiles, computed in the other order of axes where the tile is an expression of this block."""
-
-    def __init__(self, b: Rewriter):
-        self.b = b
-        self.made: dict[Value, Value] = {}
-
-    def of(self, x: Value) -> Value:
-        """The transpose of a tile of rank 2; other values as they are."""
-        if len(T.shape(x.type)) != 2:
-            return x
-        found = self.made.get(x)
-        if found is None:
-            found = self.made[x] = self.make(x)
-        return found
-
-    def make(self, x: Value) -> Value:
-        b = self.b
-        if type(x) is not Op:
-            return _transpose(b, x)
-        if x.kind is ops.trans:
-            return x.operands[0]
-        if x.kind is ops.splat:
-            return ops.splat(b, *x.operands, shape=x.attrs["shape"][::-1])
-        if x.kind is ops.broadcast:
-            return ops.broadcast(b, self.of(x.operands[0]), shape=x.attrs["shape"][::-1])
-        if x.kind is ops.expand_dims:
-            return ops.expand_dims(b, *x.operands, axis=1 - x.attrs["axis"])
-        if x.kind.elementwise or x.kind is ops.load and self.may_move(x):
-            return b.emit_as_is(x.kind, [self.of(y) for y in x.operands], x.attrs, (), x.loc)
-        return _transpose(b, x)
-
-    def may_move(self, load: Op) -> bool:
-        """Whether a load may as well be performed here: nothing is written in between."""
-        if load.attrs["volatile"]:
-            return False
-        for op in reversed(self.b.here()):
-            if op is load or effects(op) == "write":
-                return op is load
-        return False
-
-    def dot(self, op: Op, total: Value | None = None) -> Value:
-        """The transpose of a dot."""
-        left, right, acc = op.operands
-        return self.b.emit_as_is(ops.dot, (self.of(right), self.of(left), self.of(acc) if total is None else total),
-                                 op.attrs, (), op.loc)
-
-
 def _transposed_loop(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:
     """The loop with the chosen accumulators transposed."""
     lo, hi, step, *inits = loop.operands
-    transposes = _Transposes(b)
+    transposes = Transposes(b)
     inits = [transposes.of(x) if k in chosen else x for k, x in enumerate(inits)]
     body = loop.regions[0]
     with b.region([lo.type, *(x.type for x in inits)], [a.name for a in body.args]) as region:
         i, *own = region.args
-        ends: list[Any] = list(substitute(b, body, [i, *[_transpose(b, x) if k in chosen else x
+        ends: list[Any] = list(substitute(b, body, [i, *[transposed(b, x) if k in chosen else x
                                                          for k, x in enumerate(own)]]))
-        inner = _Transposes(b)
+        inner = Transposes(b)
         for k in chosen:
             ends[k] = inner.dot(ends[k], own[k])
         ops.yield_(b, *ends)
     outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,), loop.loc)
     outs = outs if type(outs) is tuple else (outs,)
-    return tuple([_transpose(b, x) if k in chosen else x for k, x in enumerate(outs)])
+    return tuple([transposed(b, x) if k in chosen else x for k, x in enumerate(outs)])

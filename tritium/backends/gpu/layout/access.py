@@ -33,6 +33,7 @@ class Accesses:
     warps: int
     lanes: int
     target: Target
+    with_dots: bool
     widths: dict[Order, int]
     across: dict[Op, tuple[int, int]]  # see `loads_across`
     combined: dict[tuple[int, ...], int]  # see `_combined_axes`
@@ -45,26 +46,26 @@ class Accesses:
     def of(module: Module, target: Target, nonnegative: list | None) -> Accesses:
         """The accesses of a module; `nonnegative` as in `axis_info.analyze`."""
         warps, info = module.attrs["num_warps"], analyze(module, nonnegative)
-        accesses = Accesses(info, warps, target.warp_size, target, {}, loads_across(module, target),
+        with_dots = any(kind.mma for kind in module.kinds)
+        accesses = Accesses(info, warps, target.warp_size, target, with_dots, {}, loads_across(module, target),
                             _combined_axes(module))
         together: dict[Order, list[Op]] = {}
         for op in walk(module.body):
             if op.kind.access and type(op.pointer.type) is T.Tile:
                 together.setdefault(accesses.order(op), []).append(op)
-        widest = any(kind.mma for kind in module.kinds)  # tiles on their way to an MMA are better copied so
-        accesses.widths.update((order, accesses._shared_width(found, widest)) for order, found in together.items())
+        accesses.widths.update((order, accesses._shared_width(found)) for order, found in together.items())
         accesses.scanned.update(_scanned_axes(module, together))
         accesses.reshaped.update(_reshaped(module, together))
         return accesses
 
-    def _shared_width(self, accesses: list[Op], widest: bool) -> int:
+    def _shared_width(self, accesses: list[Op]) -> int:
         """The elements per access of memory ops on one shape in one order: they share it, then they share a layout.
 
-        It is the `widest` that any can use, or that in which all together look up the fewest lines. Atomics are slow
-        unless they are wide.
+        It is the widest that any can use on the way to an MMA, else that in which all together look up the fewest
+        lines. Atomics are slow unless they are wide.
         """
         most = max(map(self.vector, accesses))
-        if widest or most == 1 or any(op.kind.atomic for op in accesses):
+        if self.with_dots or most == 1 or any(op.kind.atomic for op in accesses):
             return most
         lookups = lambda width: sum(self._lookups(op, width) for op in accesses)
         return min([most >> k for k in range(log2(most) + 1)], key=lookups)
@@ -175,15 +176,20 @@ class Accesses:
         """True if a load in a user's layout costs less than converting it: threads that hold the same elements load
         them again, from the L1 cache, and no thread waits for others.
 
-        So it is for tiles with fewer elements than threads, and for vectors that take few loads of a thread.
+        So it is for tiles with fewer elements than threads, and for vectors that take few loads of a thread. Beside
+        dots registers are scarce and threads wait for each other anyway: there a small tile may not take many either.
         """
         if op.kind is not ops.load or op.attrs.get("volatile"):
             return False
         shape, order = self.order(op)
-        if product(shape) < self.lanes * self.warps:
-            return True
         width = min(self.reach(op), layout.contiguous(order[0]))
+        if product(shape) < self.lanes * self.warps:
+            return not self.with_dots or layout.registers <= 4 * self.target.cost.repeated_loads * width
         return max(shape) == product(shape) and layout.registers <= self.target.cost.repeated_loads * width
+
+    def has(self, shape: tuple[int, ...]) -> bool:
+        """True if there are memory ops on tiles of a shape, or of one that it is reshaped to or from."""
+        return shape in self.reshaped or any(found == shape for found, _ in self.widths)
 
     def default(self, shape: tuple[int, ...]) -> Layout:
         """The layout of a tile without an anchor: that of the memory ops on tiles of its shape, or of one that it is

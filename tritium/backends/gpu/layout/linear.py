@@ -113,6 +113,21 @@ class Layout(NamedTuple):
                 out = out.reshape((*out.shape[:axis], 1, *out.shape[axis:]))
         return out
 
+    def spread(self, shape: tuple[int, ...]) -> Layout:
+        """The layout of a tile that is broadcast to `shape`: a thread has all copies of its elements.
+
+        >>> Layout((4, 1), (1,), (2,), ()).spread((4, 2))
+        Layout((4, 2), reg=(1, 2), lane=(4,), warp=())
+        """
+        out = self
+        for axis, (have, want) in enumerate(zip(self.shape, shape, strict=True)):
+            if have != want:
+                wide = (*out.shape[:axis], want, *out.shape[axis + 1 :])
+                low, width = axis_bits(wide, axis)
+                out = out.map(functools.partial(with_bits, low, width), wide)
+                out = out._replace(reg=tuple(sorted((*out.reg, *powers(1 << low, 1 << (low + width))))))
+        return out
+
     def dedupe(self) -> Layout:
         """Without register bits that add nothing (zero, or dependent on earlier register bits)."""
         kept, seen = [], Space()
@@ -416,6 +431,15 @@ def axis_bits(shape: Sequence[int], axis: int) -> tuple[int, int]:
     """(lowest bit, number of bits) of an axis in the row-major index."""
     axis %= len(shape)
     return log2(product(shape[axis + 1 :])), log2(shape[axis])
+
+
+def with_bits(low: int, width: int, x: int) -> int:
+    """An index with `width` zero bits put in at bit `low`.
+
+    >>> with_bits(1, 2, 0b111)
+    25
+    """
+    return (x & ((1 << low) - 1)) | (x >> low << (low + width))
 
 
 def without_bits(low: int, width: int, x: int) -> int:

@@ -69,13 +69,21 @@ def _cat_result(a: Choice, op: Op, source: Layout) -> Layout:
 
 
 def _broadcast_result(a: Choice, op: Op, source: Layout) -> Layout:
-    """A reduction's result, broadcast along the reduced axis, has the layout of the reduced tile."""
+    """A reduction's result, broadcast along the reduced axis, has the layout of the reduced tile. A matrix with an
+    element for each thread stays where it is, if no access is to a tile of the new shape: in the layout of such tiles
+    each operand would be converted, and sums along the new axis would take shuffles."""
     match op.operands[0]:
         case Op(ops.expand_dims, (Op(ops.reduce) | Result(Op(ops.reduce)) as found,), {"axis": axis}):
             made: Any = found.op if type(found) is Result else found
             if made.operands[0].type.shape == op.type.shape and made.attrs["axis"] % len(op.type.shape) == axis:
                 return a.anchor(a.leader(made.operands))
-    return a.default(op.type.shape)
+    wide = op.type.shape
+    stays = len(wide) == 3 and not a.is_rematerializable(op.operands[0]) and source.numel >= source.threads
+    layout = source.spread(wide) if stays and not a.accesses.has(wide) else None
+    return a.default(wide) if layout is None or layout.registers > _SPREAD else layout
+
+
+_SPREAD = 64  # registers of a thread for copies of its elements, at most
 
 
 RESULT = {

@@ -64,8 +64,7 @@ def _gains(info: LoopInfo, dot: Op) -> bool:
     left, transposed = info.source(dot.operands[0])
     if left is None or not info.can_copy(left):
         return False
-    a, b, total = map(_swapped, dot.operands)
-    other = Op(ops.dot, (b, a, total), dot.attrs, (_type(dot),))
+    other = swapped(dot)
     if not info.can.fits(other) or not info.layout_fits(other, left, "b", not transposed):
         return False
     if _has_few_rows(info, dot, other):
@@ -108,12 +107,11 @@ def _computed(info: LoopInfo, right: Value) -> bool:
     return True
 
 
-def _type(x: Value) -> T.Tile:
-    return T.with_shape(x.type, x.type.shape[::-1])
-
-
-def _swapped(x: Value) -> Op:
-    return Op(ops.trans, (x,), {"order": (1, 0)}, (_type(x),))
+def swapped(dot: Op) -> Op:
+    """The dot that gives the transpose of another, not emitted."""
+    turn = lambda x: T.with_shape(x.type, x.type.shape[::-1])
+    a, b, total = (Op(ops.trans, (x,), {"order": (1, 0)}, (turn(x),)) for x in dot.operands)
+    return Op(ops.dot, (b, a, total), dot.attrs, (turn(dot),))
 
 
 def _transpose(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:

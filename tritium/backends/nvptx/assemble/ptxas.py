@@ -131,6 +131,23 @@ def directed(ptx: str, threads: int, directive: str) -> str:
     return f"{ptx[:end]}\n{directive}{ptx[end:]}"
 
 
+def rolled(ptx: str) -> str:
+    """The text with its loops left as they are. The assembler unrolls those of constant length that are short.
+
+    >>> print(rolled("$L__BB0_1:\\n\\t@%p1 bra \\t$L__BB0_1;\\n\\tbra.uni \\t$L__BB0_2;\\n$L__BB0_2:").expandtabs(2))
+    $L__BB0_1:
+      .pragma "nounroll";
+      @%p1 bra  $L__BB0_1;
+      bra.uni   $L__BB0_2;
+    $L__BB0_2:
+    """
+    jumps = lambda label: re.search(rf"\bbra(?:\.uni)? \t{re.escape(label[1])};", ptx[label.end():])
+    return _LABEL.sub(lambda label: label[0] + '\n\t.pragma "nounroll";' * bool(jumps(label)), ptx)
+
+
+_LABEL = re.compile(r"^(\$L__BB\w+):.*$", re.MULTILINE)
+
+
 def all_registers(has: Machine, traits: Traits, used: dict[str, int], size: int) -> int | None:
     """The registers to allow each thread if the assembler spilled much and left registers unused: all it can have.
     None where there is nothing to gain.

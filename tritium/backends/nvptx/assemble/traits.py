@@ -22,6 +22,7 @@ class Traits(NamedTuple):
     exchanges: bool = False  # warps give registers to others
     sums: tuple[int, ...] = ()  # registers of each accumulator of Hopper's products
     calls: bool = False  # functions that only the driver has
+    short_loops: bool = False  # around products, of constant length, which the assembler may unroll
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Traits | None:
