@@ -41,15 +41,19 @@ def transposed_filter(x_ptr, out_ptr, fine, coarse, R: tl.constexpr, C: tl.const
     tl.store(out_ptr + i * C + j, tl.load(x_ptr + i * fine + j * coarse))
 
 
+def with_layouts(kernel, types, constants, divisible):
+    """The text of a kernel with layouts; arguments with these numbers are multiples of 16."""
+    attrs = {(k,): [["tt.divisibility", 16]] for k in divisible}
+    target = GPUTarget("cuda", 90, 32)
+    module = ASTSource(kernel, types, constants, attrs).make_ir(target, BaseBackend(target).parse_options({}))
+    module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": 1})
+    return print_module(run(module, pipeline(NvTarget.of(90))))
+
+
 def lanes_of_load(divisible):
     """The lanes of the layout in which the filter is loaded: what each bit adds to the place in a tile of 32 x 64."""
     types = {"x_ptr": "*fp16", "out_ptr": "*fp16", "fine": "i32", "coarse": "i32"}
-    attrs = {(k,): [["tt.divisibility", 16]] for k in divisible}
-    target = GPUTarget("cuda", 90, 32)
-    source = ASTSource(transposed_filter, types, {"R": 32, "C": 64}, attrs)
-    module = source.make_ir(target, BaseBackend(target).parse_options({"num_warps": 4}))
-    module = module.replace(attrs={**module.attrs, "num_warps": 4, "num_stages": 1})
-    text = print_module(run(module, pipeline(NvTarget.of(90))))
+    text = with_layouts(transposed_filter, types, {"R": 32, "C": 64}, divisible)
     return re.search(r"= load .*layout=\(\(32, 64\), \([^)]*\), \(([^)]*)\)", text)[1]
 
 
@@ -67,8 +71,20 @@ def positive(x_ptr, out_ptr, N: tl.constexpr):
 
 def test_bools_are_stored_side_by_side():
     """Their pointers are cast to those of bytes, and what is known of addresses got lost there."""
-    target = GPUTarget("cuda", 90, 32)
-    attrs = {(k,): [["tt.divisibility", 16]] for k in range(2)}
-    source = ASTSource(positive, {"x_ptr": "*fp32", "out_ptr": "*i1"}, {"N": 512}, attrs)
-    text, _ = emulator.llvm_of(source.make_ir(target, BaseBackend(target).parse_options({"num_warps": 4})))
-    assert text.count("store <4 x i8>") == 1 and text.count("store ") == 1
+    text = with_layouts(positive, {"x_ptr": "*fp32", "out_ptr": "*i1"}, {"N": 512}, range(2))
+    assert re.search(r"\n  store .*vector=4}", text)
+
+
+@triton.jit
+def compacted(x_ptr, ends_ptr, out_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out_ptr + tl.load(ends_ptr + i) - 1, i, mask=tl.load(x_ptr + i) > 0)
+
+
+def test_what_is_stored_to_loaded_places_is_stored_by_neighbours(check):
+    """Pairs of neighbours in a thread left gaps between what the lanes of a warp store at once."""
+    x = data("f4", 512)
+    args = x, np.cumsum(x > 0).astype("i4"), np.zeros(512, "i4"), 512
+    types = {"x_ptr": "*fp32", "ends_ptr": "*i32", "out_ptr": "*i32"}
+    assert with_layouts(compacted, types, {"N": 512}, range(3)).count("(1, 2, 4, 8, 16), (32, 64)), vector=1}") == 3
+    check(compacted, *args)

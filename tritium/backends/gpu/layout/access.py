@@ -39,6 +39,7 @@ class Accesses:
     combined: dict[tuple[int, ...], int]  # see `_combined_axes`
     scanned: dict[tuple[int, ...], int] = field(default_factory=dict)  # see `_scanned_axes`
     reshaped: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)  # see `_reshaped`
+    folded: set[tuple[int, ...]] = field(default_factory=set)  # shapes of what reductions and scans combine
     forms: Scalars = field(default_factory=Scalars)
     orders: dict[Op, Order] = field(default_factory=dict)  # those that were asked for
 
@@ -50,12 +51,13 @@ class Accesses:
         accesses = Accesses(info, warps, target.warp_size, target, with_dots, {}, loads_across(module, target),
                             _combined_axes(module))
         together: dict[Order, list[Op]] = {}
+        accesses.folded.update(T.shape(op.operands[0].type) for op in walk(module.body) if op.kind.combines)
         for op in walk(module.body):
             if op.kind.access and type(op.pointer.type) is T.Tile:
                 together.setdefault(accesses.order(op), []).append(op)
         accesses.widths.update((order, accesses._shared_width(found)) for order, found in together.items())
         accesses.scanned.update(_scanned_axes(module, together))
-        accesses.reshaped.update(_reshaped(module, together))
+        accesses.reshaped.update(_reshaped(module, together, accesses.folded))
         return accesses
 
     def _shared_width(self, accesses: list[Op]) -> int:
@@ -76,7 +78,8 @@ class Accesses:
 
         If a thread takes several accesses for its neighbours, each has gaps: those of strided ones, and of stores of
         elements that are larger than others. What a load leaves in a gap is in the L1 cache for the next one.
-        Neighbours at one address are loaded once.
+        Neighbours at one address are loaded once. What is stored at loaded indices is taken to lie side by side, as
+        where a kernel leaves some out, and each sector counts: a part of it costs as much as all of it.
         """
         axis, info = self.order(op)[1][0], self.info(op.pointer)
         size, together = T.element(op.pointer.type).pointee.bytes, min(width, self.vector(op))
@@ -85,7 +88,11 @@ class Accesses:
         elif info.constancy[axis] > 1:
             together, apart = min(width, info.constancy[axis]), width * size / info.constancy[axis]
         else:
-            apart = width * size * self._distances(op.pointer)[axis]
+            distance = self._distances(op.pointer)[axis]
+            indexed = distance == math.inf and op.kind is ops.store and self.forms.of(op.pointer).loose
+            if indexed and op.pointer.type.shape not in self.folded:  # threads scan neighbours that they hold
+                distance = LINE_BYTES // SECTOR_BYTES
+            apart = width * size * distance
         return (min(self.lanes, max(1, self.lanes * apart / LINE_BYTES)) + 1) / together
 
     def order(self, op: Op) -> Order:
@@ -250,18 +257,18 @@ def _scanned_axes(module: Module, accesses: Mapping[Order, list[Op]]) -> dict[tu
     return {shape: axis for shape, (axis, *others) in found.items() if not others and axis != len(shape) - 1}
 
 
-def _reshaped(module: Module, accesses: Mapping[Order, list[Op]]) -> dict[tuple[int, ...], tuple[int, ...]]:
+def _reshaped(module: Module, accesses: Mapping[Order, list[Op]],
+              folded: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
     """{shape: shape of a memory op} of tiles that no memory op has, but one that they are reshaped to or from.
 
     Tiles that are combined along an axis are not among them: their layout is as that is fast.
     """
     touched, found = {shape for shape, _ in accesses}, {}
-    combined = {T.shape(op.operands[0].type) for op in walk(module.body) if op.kind.combines}
     for op in walk(module.body):
         if op.kind is ops.reshape:
             pair = T.shape(op.type), T.shape(op.operands[0].type)
             for one, other in (pair, pair[::-1]):
-                if other in touched and one not in touched and one not in combined:
+                if other in touched and one not in touched and one not in folded:
                     found.setdefault(one, other)
     return found
 
