@@ -89,7 +89,7 @@ class Accesses:
             together, apart = min(width, info.constancy[axis]), width * size / info.constancy[axis]
         else:
             distance = self._distances(op.pointer)[axis]
-            indexed = distance == math.inf and op.kind is ops.store and self.forms.of(op.pointer).loose
+            indexed = distance * size >= LINE_BYTES and op.kind is ops.store and self.forms.of(op.pointer).loose
             if indexed and op.pointer.type.shape not in self.folded:  # threads scan neighbours that they hold
                 distance = LINE_BYTES // SECTOR_BYTES
             apart = width * size * distance
@@ -123,7 +123,7 @@ class Accesses:
         def distance(axis: int) -> float:
             n = growth.along(form, axis)
             if n is None:
-                return most * self._divisor(form.strides[axis]) or math.inf
+                return most * (self._divisor(form.strides[axis]) or 1)
             return abs(n) if 0 < abs(n) < most else math.inf
 
         return [distance(a) if n > 1 else math.inf for a, n in enumerate(T.shape(pointer.type))]

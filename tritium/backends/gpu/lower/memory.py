@@ -16,7 +16,8 @@ from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
 from .words import constant, memory_type, to_memory
 
-AT_ONCE = 128  # bytes of a large tile that a thread loads before it waits for the first of them
+# Registers for what a thread loads of a large tile before it waits for the first. Sums of products leave none.
+AT_ONCE = 32
 
 
 def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
@@ -50,7 +51,8 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
     if not shares and (len(pointers) < LARGE or op.attrs["volatile"]):
         return [x for r in starts for x in vector(r)]
     found: dict[int, list[Val]] = {}
-    beside = max(width, AT_ONCE // t.bytes)
+    together = 1 if any(kind.mma for kind in g.module.kinds) else max(1, AT_ONCE // max(1, width * t.bytes // 4))
+    beside = width * together
 
     def element(r: int) -> Val:
         first = r - r % width
