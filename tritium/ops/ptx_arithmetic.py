@@ -222,9 +222,9 @@ def _table(bits, xs):
     if type(high) is int and type(low) is int:
         return x if high else ~x
     if type(high) is int:
-        return ~x | low if high else ~x & low
+        return x | low if high else ~x & low
     if type(low) is int:
-        return x | high if low else x & high
+        return ~x | high if low else x & high
     if all(p != q for p, q in zip(bits[:half], bits[half:])):
         return x ^ low
     return (x & high) | (~x & low)
@@ -267,9 +267,10 @@ def _arithmetic(code, modifiers, d, a, b):
 
 def _multiply(code, modifiers, kind, d, a, b, c):
     """mul and mad of integers: the low half, the high half, or both."""
-    part, t = modifiers.need("lo", "hi", "wide"), SCALARS.get(kind)
-    if modifiers.left or t is None or part == "wide" and t.bits == 64:
+    part = modifiers.need("lo", "hi", "wide")
+    if modifiers.left or kind in PACKED or part == "wide" and kind[1:] == "64":
         modifiers.refuse()
+    t = SCALARS[kind]
     x, y = code.read(a, t), code.read(b, t)
     letter = "s" if t.signed else "u"
     if part == "wide" or part == "hi" and t.bits == 16:

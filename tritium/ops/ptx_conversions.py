@@ -38,14 +38,17 @@ def _convert(code, modifiers, d, *xs):
 # --- one element ------------------------------------------------------------------------------------------------------
 def _scalar(modifiers, x, to, rounding, limits):
     source = x.element
+    x = _positive(x) if limits["relu"] and source.is_float else x
+    if limits["relu"] and not (source.is_float and rounding in ("rn", "rz")):
+        modifiers.refuse()
     if not to.is_float:
-        if limits["relu"] or limits["satfinite"] or source.is_float != (rounding in _TO_INTEGER):
+        if limits["satfinite"] or source.is_float != (rounding in _TO_INTEGER):
             modifiers.refuse()
         return _float_to_int(_TO_INTEGER[rounding](_at_least_f32(x)), to) if source.is_float else \
             _between_ints(x, to, limits["sat"])
     made = _int_to_float(modifiers, x, to, rounding) if source.is_int else \
         _between_floats(modifiers, x, to, rounding, limits["satfinite"])
-    return _saturated(made) if limits["sat"] else _positive(made) if limits["relu"] else made
+    return _saturated(made) if limits["sat"] else made
 
 
 def _at_least_f32(x):
@@ -127,13 +130,14 @@ def _to_pair(code, modifiers, d, xs, to, source, rounding, limits):
         lanes = code.unpack(xs[0], _PAIRS.get(source) or PACKED[source], 2)
     else:
         modifiers.refuse()
+    lanes = [_positive(x) for x in lanes] if limits["relu"] else lanes
     if to in PACKED and PACKED[to].bits == 16 and source not in PACKED:
         t, sized = PACKED[to], source == "f32"
         if limits["sat"] or not sized and (rounding != "rn" or limits["satfinite"]) or rounding not in ("rn", "rz"):
             modifiers.refuse()
         made = [_between_floats(modifiers, x, t, rounding, limits["satfinite"]) if sized else
                 x.cast(T.f32).cast(t) for x in lanes]
-        code.pack(d, [_positive(x) if limits["relu"] else x for x in made])
+        code.pack(d, made)
         return
     if source not in ("f32", "f16x2", "bf16x2") or not limits["satfinite"] or limits["sat"]:
         modifiers.refuse()
@@ -145,7 +149,6 @@ def _to_pair(code, modifiers, d, xs, to, source, rounding, limits):
         return
     if rounding != "rn":
         modifiers.refuse()
-    lanes = [_positive(x) for x in lanes] if limits["relu"] else lanes
     if to == "e2m1x2":
         low, high = map(_to_e2m1, lanes)
         code.write(d, low | high << 4)

@@ -32,8 +32,8 @@ def check(op: Op, call: str, cpu: Machine) -> None:
     if said:
         arch, unknown = cpu.triple.split("-")[0], ptx.refusal(op)
         raise CompilationError(None, None, f"inline assembly is not {arch}: {said}", span=place_of(op.loc),
-                               hint=f"nor is it PTX that a CPU can run, because of {unknown}; guard what needs an NVIDIA"
-                               " GPU with `if tl.target_info.is_cuda():`")
+                               hint=f"nor is it PTX that a CPU can run, because of {unknown}; guard what needs an "
+                               "NVIDIA GPU with `if tl.target_info.is_cuda():`")
 
 
 @functools.lru_cache(maxsize=256)
