@@ -346,3 +346,99 @@ def test_values(backend):
             k = int(np.argmin(good)) * LANES // len(good)
             wrong.append(f"{text} of {[x[k] for x in xs]}: {got[k]!r}, expected {wanted[k]!r} ({np.sum(~good)} differ)")
     assert not wrong, "\n".join(wrong)
+
+
+# --- packs ------------------------------------------------------------------------------------------------------------
+BYTES_TO_BF16 = """{
+    prmt.b32 $0, $2, 0, 0x5140;
+    shl.b32 $0, $0, 7;
+    prmt.b32 $1, $2, 0, 0x7362;
+    shl.b32 $1, $1, 7;
+}"""
+HALVES = "mov.b32 {$0, $1}, $2;"
+FOURTHS = "{ mov.b32 $0, $4; shr.b32 $1, $4, 8; shr.b32 $2, $4, 16; shr.b32 $3, $4, 24; }"
+x8, x16, x32 = (np.random.default_rng(3).integers(0, 1 << bits, 60).astype(f"u{bits // 8}") for bits in (8, 16, 32))
+PACKS = [  # text, constraints, pack, arguments, results
+    ("not.b32 $0, $1;", "=r,r", 4, [x8], [~x8]),
+    ("not.b32 $0, $1;", "=r,r", 2, [x8], [~x8]),
+    ("not.b32 $0, $1;", "=r,r", 1, [x8], [~x8]),
+    ("not.b16 $0, $1;", "=h,h", 2, [x8], [~x8]),
+    ("add.u16x2 $0, $1, $2;", "=r,r,r", 2, [x16, x16[::-1].copy()], [x16 + x16[::-1]]),
+    ("{ not.b32 $0, $2; not.b32 $1, $3; }", "=r,=r,r,r", 4, [x16], [~x16]),
+    ("{ add.u32 $0, $2, 1; add.u32 $1, $3, 1; }", "=r,=r,r,r", 2, [x32], [x32 + 1]),
+    ("{ add.u32 $0, $0, 1; }", "=r,0", 1, [x32], [x32 + 1]),
+    ("{ add.u32 $1, $1, $2; mov.b32 $0, $1; }", "=r,r,r", 1, [x32, x32], [x32 + x32]),
+    (BYTES_TO_BF16, "=r,=r,r", 4, [x8], [(x8.astype("u2") << 7).view(BF16)]),
+    (HALVES, "=h,=h,r", 1, [x32], [x32.astype("u2"), (x32 >> 16).astype("u2")]),
+    (FOURTHS, "=r,=r,=r,=r,r", 1, [x32], [(x32 >> k).astype("u1") for k in (0, 8, 16, 24)]),
+    ("{ cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1; }", "=h,r,r", 2, [x32.view("f4")],
+     [pair(E4M3, x32.view("f4") * 0, x32.view("f4")).astype("u1").view(E4M3)]),
+    ("{ setp.gt.s32 $0, $1, 0; }", "=b,r", 1, [x32.view("i4")],
+     [x32.view("i4") > 0]),
+]  # fmt: skip
+KINDS = {"uint8": u8, "uint16": u16, "uint32": u32, "int32": i32, "float32": f32, "bfloat16": bf16, "bool": T.i1,
+         "float8_e4m3fn": T.f8e4nv}  # fmt: skip
+SHAPES = [(60,), (3, 4, 5), (2, 6, 5), (15,), (2,), ()]
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("text, constraints, pack, xs, ys", PACKS)
+def test_packs(backend, text, constraints, pack, xs, ys):
+    """Whole packs, and shapes that packs do not fill."""
+    b, arguments = Builder(), []
+    for j, shape in enumerate(SHAPES):
+        count = int(np.prod(shape, dtype=int))
+
+        def pointers(kind, name, shape=shape, count=count):
+            p = b.argument(T.Ptr(kind), name)
+            if not shape:
+                return p
+            at = ops.addptr(b, ops.splat(b, p, shape=(count,)), ops.arange(b, start=0, end=count))
+            return ops.reshape(b, at, shape=shape)
+
+        inputs = [ops.load(b, pointers(KINDS[x.dtype.name], f"x{j}_{k}")) for k, x in enumerate(xs)]
+        made = ops.inline_asm(b, *inputs, asm=text, constraints=constraints, pure=True, pack=pack,
+                              types=tuple(KINDS[y.dtype.name] for y in ys))
+        for k, value in enumerate(made if type(made) is tuple else (made,)):
+            ops.store(b, pointers(KINDS[ys[k].dtype.name], f"y{j}_{k}"), value)
+        arguments += [*xs, *[np.zeros_like(y) for y in ys]]
+    module = verify(Module("packs", b.finish()))
+    if backend == "interpreter":
+        interpret(module, arguments)
+    else:
+        module = verify(passes.run(module, (passes.expand_ptx, *passes.CLEANUP)))
+        backends_present()[backend](module, arguments)
+    for j, shape in enumerate(SHAPES):
+        count, at = int(np.prod(shape, dtype=int)), j * (len(xs) + len(ys)) + len(xs)
+        for got, wanted in zip(arguments[at:], ys):
+            both_nan = got != got
+            assert np.all((got == wanted) | both_nan & (wanted != wanted) | (np.arange(len(got)) >= count)), (shape, got)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("text, constraints, said", [
+    ("bar.sync 0;", "=r,r", "the instruction 'bar.sync'"),
+    ("ld.global.b32 $0, [$1];", "=r,r", "the instruction 'ld.global.b32'"),
+    ("again: add.s32 $0, $1, 1;", "=r,r", "the label 'again'"),
+    ("mov.u32 $0, %tid.x;", "=r,r", "the operand '%tid.x'"),
+    ("add.rz.f16 $0, $1, $1;", "=h,h", "the instruction 'add.rz.f16'"),
+    ("add.s32 $0, $1;", "=r,r", "the instruction 'add.s32'"),
+    ("add.s64 $0, $1, $1;", "=r,r", "'$1', which has 32 bits, as an operand of 64, in 'add.s64'"),
+    ("add.s32 $0, $1, t;", "=r,r", "'t', which has no value, in 'add.s32'"),
+    ("add.s32 $0, $1, 1.5;", "=r,r", "the operand 1.5, not an integer, in 'add.s32'"),
+    ("add.f32 $0, $1, 1;", "=r,r", "the operand 1, not a float, in 'add.f32'"),
+    ("mov.b32 $1, 0;", "=r,r", "'$0', which has no value"),
+    ("add.s32 $0, $1, $1", "=r,r", "'add.s32', a statement without a semicolon"),
+    ("{ .reg .b128 t; mov.b32 $0, $1; }", "=r,r", "registers of type 'b128'"),
+    ("mov.b32 $0, $1;", "=r,q", "the constraint 'q'"),
+    ("mov.b32 $0, $1;", "=r,r,r", "2 inputs, for arguments that fill 1 registers with pack=1"),
+    ("mov.b32 $0, {$1, $1};", "=r,r", "'$1', which has 32 bits, as an operand of 16, in 'mov.b32'"),
+    ("cvt.rs.f16x2.f32 $0, $1, $1, $1;", "=r,r", "the instruction 'cvt.rs.f16x2.f32'"),
+    ("", "=r,0", "no instruction"),
+])  # fmt: skip
+def test_refusals(text, constraints, said):
+    b = Builder()
+    op = ops.inline_asm(b, b.argument(T.u32), asm=text, constraints=constraints, types=(u32,), pure=True, pack=1)
+    assert ptx.refusal(op) == said
+    module = Module("f", b.finish())
+    assert passes.expand_ptx(module) is module

@@ -57,12 +57,12 @@ class Code:
         """An operand as a type of its width, or of less with `wider`."""
         if type(x) is tuple:
             raise Unknown(f"a vector as an operand of {t.bits} bits")
-        if type(x) is float:
+        if type(x) is float and not t.signed:
             return self.number(x, t) if t.is_float else \
                 self.number(int.from_bytes(struct.pack({32: "<f", 64: "<d"}[t.bits], x), "little"), t)
-        if type(x) is int:
-            if t.is_float:
-                raise Unknown(f"the operand {x}, not a float")
+        if type(x) is not str:
+            if t.is_float or type(x) is float:
+                raise Unknown(f"the operand {x}, not {'a float' if t.is_float else 'an integer'}")
             return self.number(bool(x) if t is T.i1 else x, t)
         if x[0] == "!":
             return ~self.read(x[1:], t)
