@@ -10,7 +10,7 @@ from .functions import each_function
 
 @each_function
 def expand_ptx(module):
-    """The module with other ops for inline assembly that `ops.ptx` can read; other assembly stays.
+    """Replace inline assembly that `ops.ptx` can read by other ops; other assembly stays.
 
     >>> from tritium.ir.text import parse_module
     >>> print(expand_ptx(parse_module('''kernel @f(%x: u32) {
