@@ -157,6 +157,7 @@ CASES = {
     "add.f32 $0, $1, $2;": ((f32, f32), f32, np.add),
     "sub.rn.ftz.f32 $0, $1, $2;": ((f32, f32), f32, np.subtract),
     "mul.f64 $0, $1, $2;": ((f64, f64), f64, np.multiply),
+    "{ .reg .f32 t; mul.rn.f32 t, $1, $2; add.f32 $0, t, $1; }": ((f32, f32), f32, lambda x, y: x * y + x),
     "add.sat.f32 $0, $1, $2;": ((f32, f32), f32, lambda x, y: saturated(x + y)),
     "mul.f16x2 $0, $1, $2;": ((u32, u32), u32, halves(np.multiply, F16)),
     "sub.f16 $0, $1, $2;": ((f16, f16), f16, np.subtract),
@@ -303,7 +304,7 @@ def module_of(cases, lanes=LANES):
         xs = [ops.load(b, p) for p in tiles[:-1]]
         y = ops.inline_asm(b, *xs, asm=text, constraints="=" + ",".join(letters), types=(result,), pure=True, pack=1)
         ops.store(b, tiles[-1], y)
-    return verify(Module("ptx", b.finish(), {"enable_fp_fusion": False}))
+    return verify(Module("ptx", b.finish()))
 
 
 def close(got, wanted, text, ulps):

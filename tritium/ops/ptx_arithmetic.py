@@ -251,7 +251,10 @@ def _arithmetic(code, modifiers, d, a, b):
     name = modifiers.name.partition(".")[0]
     kind = modifiers.last(*_INTS, *_FLOATS, "u16x2", "s16x2")
     if kind in _FLOATS:
-        plain = _directed(name, _rounding(modifiers, kind))
+        rounding = _rounding(modifiers, kind)
+        # .rn says that no sum is fused with a product
+        apart = rounding == "rn" and _form(kind)[0] in (T.f32, T.f64)
+        plain = _directed(f"{name}_rn" if apart else name, rounding)
         _lanes(code, kind, _finish(modifiers, plain), d, a, b)
     elif name == "mul":
         _multiply(code, modifiers, kind, d, a, b, None)
