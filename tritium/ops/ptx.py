@@ -123,7 +123,6 @@ class Code:
 def expand(b, op):
     """The results of an inline assembly op in PTX, computed by other ops; raises `Unknown`.
 
-    >>> from tritium.ops.reduce import inline_asm
     >>> b = Builder()
     >>> attrs = {"asm": "add.s32 $0, $1, $1;", "constraints": "=r,r", "types": (T.i32,), "pure": True, "pack": 1}
     >>> op = inline_asm(b, b.argument(T.i32, "x"), **attrs)
@@ -260,7 +259,13 @@ def refusal(op):
 
 
 def block(op):
-    """A block that computes the results of an inline assembly op from its operands; raises `Unknown`."""
+    """A block that computes the results of an inline assembly op from its operands; raises `Unknown`.
+
+    >>> b = Builder()
+    >>> attrs = {"asm": "not.b32 $0, $1;", "constraints": "=r,r", "types": (T.u32,), "pure": True, "pack": 1}
+    >>> [op.kind.name for op in block(inline_asm(b, b.argument(T.u32), **attrs)).ops]
+    ['constant', 'xor', 'yield']
+    """
     found = _block(tuple(op.attrs.items()), tuple(x.type for x in op.operands), tuple(op.types))
     if type(found) is str:
         raise Unknown(found)

@@ -37,7 +37,12 @@ class Statement(NamedTuple):
 
 
 def instruction(counts, *names):
-    """Decorator: the function `fn(code, modifiers, *operands)` executes the instructions called `names`."""
+    """Decorator: the function `fn(code, modifiers, *operands)` executes the instructions called `names`.
+
+    >>> execute = instruction(2, "swap")(lambda code, modifiers, d, a: None)
+    >>> INSTRUCTIONS.pop("swap") == ((2,), execute)
+    True
+    """
     def register(fn):
         for name in names:
             INSTRUCTIONS[name] = counts if type(counts) is tuple else (counts,), fn
@@ -128,7 +133,12 @@ def operand(text):
 
 
 class Modifiers:
-    """What follows an opcode: taken one by one, and all must be."""
+    """What follows an opcode: taken one by one, and all must be.
+
+    >>> modifiers = Modifiers("add.rn.ftz.f32")
+    >>> modifiers.last("f32", "f64"), modifiers.take("rn", "rz"), modifiers.take("sat"), modifiers.left
+    ('f32', 'rn', '', ['ftz'])
+    """
 
     def __init__(self, name):
         self.name, self.left = name, name.split(".")[1:]
@@ -156,13 +166,27 @@ class Modifiers:
 
 # --- parts of registers ---------------------------------------------------------------------------------------------
 def split(x, bits):
-    """The parts of an unsigned integer, the lowest first."""
+    """The parts of an unsigned integer, the lowest first.
+
+    >>> from tritium.ir.builder import Builder
+    >>> from tritium.ops.expression import Expr
+    >>> b = Builder()
+    >>> [x.v for x in split(Expr(b, b.argument(T.u32)), 16)]
+    [Op(cast: u16), Op(cast: u16)]
+    """
     small = UNSIGNED[bits]
     return [(x >> k if k else x).cast(small) for k in range(0, x.element.bits, bits)]
 
 
 def join(parts):
-    """An unsigned integer of parts, the lowest first."""
+    """An unsigned integer of parts, the lowest first.
+
+    >>> from tritium.ir.builder import Builder
+    >>> from tritium.ops.expression import Expr
+    >>> b = Builder()
+    >>> join([Expr(b, b.argument(T.i16)), Expr(b, b.argument(T.f16))]).element
+    u32
+    """
     bits = parts[0].element.bits
     t = UNSIGNED.get(bits * len(parts))
     if t is None:
