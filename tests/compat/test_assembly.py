@@ -1,4 +1,5 @@
-"""Inline assembly: this machine's own runs in every way, another machine's is refused, not the end of Python."""
+"""Inline assembly: this machine's own and PTX that computes run in every way; other assembly is refused, not the end
+of Python."""
 
 import platform
 
@@ -42,6 +43,16 @@ def test_own_assembly(engine):
     assert seven[0] == 7
 
 
+def test_ptx(engine):
+    x = np.arange(8, dtype=np.int32)
+    thrice, both, inverted, seven = (np.zeros(n, t) for n, t in ((8, "i4"), (16, "i4"), (8, "i1"), (1, "i4")))
+    engine(assembled, [x, thrice, both, inverted, seven, _PTX])
+    np.testing.assert_array_equal(thrice, 3 * x)
+    np.testing.assert_array_equal(both, [*-x, *x])
+    np.testing.assert_array_equal(inverted, ~x.astype(np.int8))
+    assert seven[0] == 7
+
+
 @triton.jit
 def foreign(x, ASM: tl.constexpr, CONSTRAINTS: tl.constexpr):
     i = tl.arange(0, 8)
@@ -49,7 +60,9 @@ def foreign(x, ASM: tl.constexpr, CONSTRAINTS: tl.constexpr):
     tl.store(x + i, y)
 
 
-@pytest.mark.parametrize("asm, constraints", [("add.s32 $0, $1, $1;", "=r,r"), ("bogus", "zz,")])
+@pytest.mark.parametrize("asm, constraints", [("bar.sync 0; add.s32 $0, $1, $1;", "=r,r"),
+                                              ("bogus", "zz,")])  # fmt: skip
 def test_foreign_assembly_is_refused_where_it_stands(asm, constraints):
-    with pytest.raises(triton.CompilationError, match=r"(?s)inline assembly is not .* in foreign\).*is_cuda"):
+    said = r"(?s)inline assembly is not .* in foreign\).*because of .*(bar\.sync|bogus).*is_cuda"
+    with pytest.raises(triton.CompilationError, match=said):
         foreign[(1,)](np.zeros(8, np.int32), ASM=asm, CONSTRAINTS=constraints)

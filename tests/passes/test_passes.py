@@ -37,6 +37,7 @@ PIPELINES = {
     "legalize_dot_as": (legalize(DOT_AS_HALF), dce),
     "cleanup": passes.CLEANUP,
     "functions": passes.CLEANUP,
+    "expand_ptx": (passes.expand_ptx, simplify, dce),
     "inline_calls": (passes.inline_calls,),
     "promise_arguments": (passes.promise_arguments,),
 }

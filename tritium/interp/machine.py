@@ -273,7 +273,9 @@ class Machine:
         return np.array(time.perf_counter_ns(), np.int64) if what != "smid" else np.array(0, np.int32)
 
     def inline_asm(self, op, xs):
-        return assembly.run(op, xs)
+        from ..ops import ptx
+
+        return assembly.run(op, xs) if ptx.refusal(op) else tuple(self.run(ptx.block(op), xs))
 
 
 def _where(op):

@@ -1117,7 +1117,8 @@ def inline_asm_elementwise(asm: str, constraints: str, args: Sequence[Operand], 
                            is_pure: bool, pack: int) -> Any:
     """Run LLVM inline assembly on every `pack` elements; `dtype` is one dtype, or a sequence for several results.
 
-    Elements of less than 32 bits share 32-bit registers. Which elements are taken together is not specified.
+    Elements of less than 32 bits share 32-bit registers. Which elements are taken together is not specified. PTX that
+    only computes on registers runs on every target.
 
         doubled = tl.inline_asm_elementwise("add.s32 $0, $1, $1;", "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1)
     """

@@ -15,6 +15,7 @@ from .accumulate import accumulate
 from .apply_hints import apply_hints
 from .apply_ranges import apply_ranges
 from .dce import dce
+from .expand_ptx import expand_ptx
 from .inline_calls import has_tiles, inline_calls
 from .instrument import instrument
 from .legalize import TargetInfo, is_legal, legalize
@@ -34,8 +35,8 @@ CLEANUP = (
 )
 
 # Every pass that needs no target; `legalize` makes one for what a target has.
-PASSES = (accumulate, apply_hints, apply_ranges, dce, inline_calls, instrument, licm, promise_arguments, reduce_early,
-          simplify, sink_stores)
+PASSES = (accumulate, apply_hints, apply_ranges, dce, expand_ptx, inline_calls, instrument, licm, promise_arguments,
+          reduce_early, simplify, sink_stores)
 
 
 def run(module, pipeline, watch=None):
@@ -143,6 +144,7 @@ __all__ = [
     "apply_ranges",
     "dce",
     "dumping",
+    "expand_ptx",
     "first_that",
     "has_tiles",
     "inline_calls",

@@ -106,6 +106,23 @@ def test_an_output_may_begin_as_an_input(amd):
     np.testing.assert_allclose(found, x.astype(f64) * y + z, rtol=2e-7)
 
 
+PTX = [  # text, constraints, types of the arguments, type of the result, pack, meaning
+    ("{ .reg .f32 t; ex2.approx.f32 t, $1; add.f32 $0, t, $2; }", "=f,f,f", (f32, f32), f32, 1,
+     lambda x, y: np.exp2(x.astype(f64)).astype(f32) + y),
+    ("fma.rn.f16x2 $0, $1, $2, $1;", "=r,r,r", (f16, f16), f16, 2,
+     lambda x, y: (x.astype(f64) * y + x).astype(f16)),
+    ("prmt.b32 $0, $1, $2, 0x7610;", "=r,r,r", (u32, u32), u32, 1, lambda x, y: x & 0xFFFF | y & 0xFFFF0000),
+    ("{ .reg .pred p; setp.lt.s32 p, $1, $2; selp.b32 $0, $1, $2, p; }", "=r,r,r", (i32, i32), i32, 1, np.minimum),
+    ("{ add.u32 $0, $2, 1; add.u32 $1, $3, 1; }", "=r,=r,r,r", (u32,), u32, 2, lambda x: x + 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asm", "constraints", "dtypes", "to", "pack", "fn"), PTX)
+def test_ptx(amd, asm, constraints, dtypes, to, pack, fn):
+    inputs, found = run(amd, asm, dtypes, to, constraints, pack)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, fn(*inputs), rtol=3e-7 if to is f32 else 0)
+
 
 @pytest.mark.parametrize("name", ["v_add_f32", "v_mul_f64", "v_pk_fma_f16", "v_rsq_f32", "v_mul_lo_u32",
                                   "v_lshl_add_u32", "v_perm_b32", "v_alignbit_b32", "v_cvt_u32_f32", "v_add3_u32",
@@ -137,7 +154,7 @@ def test_every_instruction_compiles(name):
 @pytest.mark.parametrize(("asm", "constraints", "message"), [
     ("v_frobnicate_f32 $0, $1", "=v,v", "'v_frobnicate_f32' is no instruction that tritium knows"),
     ("v_add_f23 $0, $1, $1", "=v,v", r"(?s)v_add_f23.*hint: it knows .*v_add_f32"),
-    ("add.f32 $0, $1, $1;", "=v,v", "'add.f32' is no instruction"),
+    ("bar.sync 0;", "=r,r", "'bar.sync' is no instruction .*; as PTX it has the instruction 'bar.sync'"),
     ("v_add_f32 $0, $1", "=v,v", "'v_add_f32' takes 2 operands behind its result, not 1"),
     ("v_add_f32 $1, $1, $1", "=v,v", r"'v_add_f32' writes '\$1'"),
     ("v_add_f32 v0, $1, $1", "=v,v", "'v_add_f32' writes 'v0'"),

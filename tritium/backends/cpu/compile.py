@@ -35,7 +35,7 @@ def target_info(cpu: CpuTarget) -> passes.TargetInfo:
 
 def pipeline(target: GPUTarget) -> tuple:
     """The passes to the stage `ttir`: the same for every CPU."""
-    return passes.CLEANUP
+    return passes.expand_ptx, *passes.CLEANUP
 
 
 def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:

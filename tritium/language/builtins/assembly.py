@@ -25,7 +25,8 @@ __all__ = ["extern_elementwise", "inline_asm_elementwise"]
 def inline_asm_elementwise(b, asm, constraints, args, dtype: dtype | Sequence[dtype], is_pure, pack) -> Any:
     """Run LLVM inline assembly on every `pack` elements; `dtype` is one dtype, or a sequence for several results.
 
-    Elements of less than 32 bits share 32-bit registers. Which elements are taken together is not specified.
+    Elements of less than 32 bits share 32-bit registers. Which elements are taken together is not specified. PTX that
+    only computes on registers runs on every target.
 
         doubled = tl.inline_asm_elementwise("add.s32 $0, $1, $1;", "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1)
     """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
+from ....ops import ptx
 from ...gpu.lower.function import llvm_type
 from ...gpu.lower.words import bytes_of, pack_words, unpack_word
 from .assembly import INSTRUCTIONS, Instruction
@@ -39,7 +40,7 @@ def inline_asm(g: AmdLowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], .
                     "write one v for each register")
         registers: list[Val | None] = [None if tied is None else words[tied] for tied in _tied(inputs, outputs)] + words
         for line in lines:
-            _execute(g, line, registers, wanted)
+            _execute(g, op, line, registers, wanted)
         for k, register in enumerate(registers[:outputs]):
             if register is None:
                 _refuse(f"nothing is written to ${k}", "every output is the first operand of an instruction")
@@ -105,13 +106,14 @@ def _elements(g: AmdLowering, registers: list[Val], t: T.Scalar | T.Ptr, pack: i
 
 
 # --- instructions -----------------------------------------------------------------------------------------------------
-def _execute(g: AmdLowering, line: str, registers: list[Val | None], outputs: Sequence[str]) -> None:
+def _execute(g: AmdLowering, op: Op, line: str, registers: list[Val | None], outputs: Sequence[str]) -> None:
     """One instruction: read its operands, write its result."""
     name, _, rest = line.strip().partition(" ")
     found = INSTRUCTIONS.get(re.sub(r"_e(32|64)$", "", name))
     if found is None:
         near = difflib.get_close_matches(name, INSTRUCTIONS, 3)
-        _refuse(f"{name!r} is no instruction that tritium knows",
+        unknown = f"; as PTX it has {ptx.refusal(op)}" if "." in name else ""
+        _refuse(f"{name!r} is no instruction that tritium knows{unknown}",
                 f"it knows {', '.join(near)}" if near else f"it knows {len(INSTRUCTIONS)}, such as v_add_f32")
     target, *operands = (x.strip() for x in rest.split(","))
     if len(operands) != len(found.operands):

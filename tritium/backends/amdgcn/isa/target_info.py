@@ -37,4 +37,4 @@ def pipeline(target: GPUTarget) -> tuple:
 def _pipeline(target: GPUTarget, arch: str | int) -> tuple:
     """Made once: what a type is legalized to stays known."""
     amd = AmdTarget.of(arch)
-    return early_passes(target, amd, amd.cpu, target_info(amd))
+    return passes.expand_ptx, *early_passes(target, amd, amd.cpu, target_info(amd))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ....errors import CompilationError, InternalError, place_of
 from ....ir.core import Op
+from ....ops import ptx
 from ...llvm.target import Machine
 
 # LLVM ends the process at assembly it cannot read, and offers no way to ask first. So a process of its own asks.
@@ -29,10 +30,10 @@ def check(op: Op, call: str, cpu: Machine) -> None:
     """Refuse assembly that `cpu` does not have. `call` is the LLVM function of the op's one statement."""
     said = _refusal(call, cpu)
     if said:
-        arch = cpu.triple.split("-")[0]
+        arch, unknown = cpu.triple.split("-")[0], ptx.refusal(op)
         raise CompilationError(None, None, f"inline assembly is not {arch}: {said}", span=place_of(op.loc),
-                               hint=f"a CPU runs its own assembly ({arch} here); PTX needs an NVIDIA GPU: guard it with"
-                               " `if tl.target_info.is_cuda():`")
+                               hint=f"nor is it PTX that a CPU can run, because of {unknown}; guard what needs an "
+                               "NVIDIA GPU with `if tl.target_info.is_cuda():`")
 
 
 @functools.lru_cache(maxsize=256)
