@@ -142,7 +142,7 @@ def have_ends(lo: Lowering, tiles: Iterable[Value], walk: Chunks) -> bool:
             if type(lo.buffers[x]) is View:
                 return False
         elif type(x) is Op and lo.is_lazy(x) and x.kind is not ops.reshape \
-                and (x.kind.elementwise or x.kind.view or x.kind in (ops.load, ops.arange, ops.constant)):
+                and (x.kind.elementwise or x.kind.view or x.kind is ops.load or not x.operands):
             stack += x.operands
         else:
             return False
