@@ -16,8 +16,8 @@ from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
 from .words import constant, memory_type, to_memory
 
-# Registers for what a thread loads of a large tile before it waits for the first. Sums of products leave none.
-AT_ONCE = 32
+# Bytes of registers for what a thread loads of a large tile before it waits for the first. Sums of products leave none.
+AT_ONCE, REGISTER_BYTES = 128, 4
 
 
 def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
@@ -51,7 +51,7 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
     if not shares and (len(pointers) < LARGE or op.attrs["volatile"]):
         return [x for r in starts for x in vector(r)]
     found: dict[int, list[Val]] = {}
-    together = 1 if any(kind.mma for kind in g.module.kinds) else max(1, AT_ONCE // max(1, width * t.bytes // 4))
+    together = 1 if any(kind.mma for kind in g.module.kinds) else AT_ONCE // max(REGISTER_BYTES, width * t.bytes)
     beside = width * together
 
     def element(r: int) -> Val:
