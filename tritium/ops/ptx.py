@@ -13,14 +13,17 @@ from typing import Any
 from ..ir import types as T
 from ..ir.builder import Builder
 from ..ir.core import Op
-from . import ptx_arithmetic, ptx_conversions  # noqa: F401 - they fill the table of instructions
 from .casts import cast
 from .control import constant, yield_
 from .expression import UNSIGNED, Expr, where
-from .ptx_text import INSTRUCTIONS, Modifiers, Unknown, join, parse, split
+from .ptx_arithmetic import ARITHMETIC
+from .ptx_conversions import CONVERSIONS
+from .ptx_text import Modifiers, Unknown, join, parse, split
 from .reduce import inline_asm, map_
 from .shape import splat
 
+INSTRUCTIONS = {**ARITHMETIC, **CONVERSIONS}
+_OPCODES = frozenset(INSTRUCTIONS)
 REGISTERS = {"r": 32, "f": 32, "l": 64, "d": 64, "h": 16, "b": 1, "c": 8, "n": 0, "i": 0}  # 0: as wide as its argument
 
 
@@ -129,7 +132,7 @@ def expand(b, op):
     >>> expand(b, op)
     (Op(bitcast: i32),)
     """
-    statements = parse(op.attrs["asm"])
+    statements = parse(op.attrs["asm"], _OPCODES)
     pack, dims = op.attrs["pack"], T.shape(op.types[0]) if op.types else ()
     xs = [Expr(b, x) for x in op.operands]
     if pack == 1 or not xs or T.numel(op.types[0]) % pack:  # each element in a pack of its own

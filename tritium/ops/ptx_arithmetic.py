@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..ir import types as T
-from . import special  # noqa: F401 - its rows are used by name
 from .expression import UNSIGNED, Expr, fma, maximum, minimum, row, sqrt, where
-from .ptx_text import PACKED, SCALARS, Unknown, instruction, join, split
+from .ptx_text import PACKED, SCALARS, Instructions, Unknown, join, split
 
-_DIRECTIONS = {"rz": "rz", "rm": "rd", "rp": "ru"}
+ARITHMETIC = Instructions()
+
+DIRECTIONS = {"rz": "rz", "rm": "rd", "rp": "ru"}  # PTX name: end of a row's name
 _INTS = [name for name, t in SCALARS.items() if t.is_int and name[0] in "us" and t.bits > 8]
 _BITS = ["b16", "b32", "b64"]
 _FLOATS = ["f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2"]
@@ -25,12 +26,12 @@ def _lanes(code, kind, fn, name, *operands):
     code.pack(name, [fn(*xs) for xs in zip(*columns)])
 
 
-def _saturated(x):
+def saturated(x):
     """In [0, 1]; NaN and -0 give 0."""
     return where(x > 0.0, minimum(x, x.const(1.0)), x.const(0.0))
 
 
-def _positive(x):
+def positive(x):
     """`.relu`: at least 0, NaN stays."""
     return where(x < 0.0, x.const(0.0), x)
 
@@ -40,12 +41,12 @@ def _finish(modifiers, fn):
     sat, relu = modifiers.take("sat"), modifiers.take("relu")
     if modifiers.left:
         modifiers.refuse()
-    after = _saturated if sat else _positive if relu else None
+    after = saturated if sat else positive if relu else None
     return fn if after is None else lambda *xs: after(fn(*xs))
 
 
 # --- moves and bits ---------------------------------------------------------------------------------------------------
-@instruction(2, "mov")
+@ARITHMETIC(2, "mov")
 def _mov(code, modifiers, d, a):
     t, n = _form(modifiers.last(*SCALARS, *PACKED))
     if modifiers.left:
@@ -81,20 +82,20 @@ def _vector(code, parts, t):
 _LOGIC = {"and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y}
 
 
-@instruction(3, *_LOGIC)
+@ARITHMETIC(3, *_LOGIC)
 def _logic(code, modifiers, d, a, b):
     kind = modifiers.last("pred", *_BITS)
     _lanes(code, kind, _finish(modifiers, _LOGIC[modifiers.name.partition(".")[0]]), d, a, b)
 
 
-@instruction(2, "not", "cnot")
+@ARITHMETIC(2, "not", "cnot")
 def _not(code, modifiers, d, a):
     kind = modifiers.last("pred", *_BITS)
     inverted = modifiers.name.startswith("not")
     _lanes(code, kind, _finish(modifiers, lambda x: ~x if inverted else (x == 0).cast(x.element)), d, a)
 
 
-@instruction(3, "shl", "shr")
+@ARITHMETIC(3, "shl", "shr")
 def _shift(code, modifiers, d, a, n):
     """A count of the width or more leaves zeros or signs."""
     left = modifiers.name.startswith("shl")
@@ -105,7 +106,7 @@ def _shift(code, modifiers, d, a, n):
     _lanes(code, kind, _finish(modifiers, lambda x: x << count if left else x >> count), d, a)
 
 
-@instruction(4, "shf")
+@ARITHMETIC(4, "shf")
 def _funnel(code, modifiers, d, a, b, n):
     left = modifiers.need("l", "r") == "l"
     wraps = modifiers.need("wrap", "clamp") == "wrap"
@@ -116,7 +117,7 @@ def _funnel(code, modifiers, d, a, b, n):
     code.write(d, ((both << count) >> 32 if left else both >> count).cast(T.u32))
 
 
-@instruction(4, "bfe")
+@ARITHMETIC(4, "bfe")
 def _extract(code, modifiers, d, a, start, count):
     t = SCALARS[modifiers.last("u32", "s32", "u64", "s64")]
     x, start, count = code.read(a, t), *_field(code, start, count, t)
@@ -129,7 +130,7 @@ def _extract(code, modifiers, d, a, start, count):
     code.write(d, found)
 
 
-@instruction(5, "bfi")
+@ARITHMETIC(5, "bfi")
 def _insert(code, modifiers, d, a, b, start, count):
     t = SCALARS[modifiers.last("b32", "b64")]
     x, y = code.read(a, t), code.read(b, t)
@@ -143,14 +144,14 @@ def _field(code, start, count, t):
     return [(code.read(x, T.u32) & 255).cast(t) for x in (start, count)]
 
 
-@instruction(2, "popc", "clz", "brev")
+@ARITHMETIC(2, "popc", "clz", "brev")
 def _count(code, modifiers, d, a):
     name, t = modifiers.name.partition(".")[0], SCALARS[modifiers.last("b32", "b64")]
     made = row(name, code.read(a, t))
     code.write(d, made if name == "brev" else made.cast(T.u32))
 
 
-@instruction(2, "bfind")
+@ARITHMETIC(2, "bfind")
 def _leading(code, modifiers, d, a):
     t = SCALARS[modifiers.last("u32", "s32", "u64", "s64")]
     shift = modifiers.take("shiftamt")
@@ -160,7 +161,7 @@ def _leading(code, modifiers, d, a):
     code.write(d, where(x == 0, zeros.const(-1 & 0xFFFFFFFF), zeros if shift else t.bits - 1 - zeros))
 
 
-@instruction(4, "prmt")
+@ARITHMETIC(4, "prmt")
 def _permute(code, modifiers, d, a, b, selector):
     if modifiers.left != ["b32"]:
         modifiers.refuse()
@@ -191,7 +192,7 @@ def _permuted(both, selector):
     return total
 
 
-@instruction(5, "lop3")
+@ARITHMETIC(5, "lop3")
 def _lookup(code, modifiers, d, a, b, c, table):
     if modifiers.left != ["b32"]:
         modifiers.refuse()
@@ -234,7 +235,7 @@ def _table(bits, xs):
 def _rounding(modifiers, kind):
     """`.rn`, `.rz`, `.rm`, `.rp` or none; only f32 and f64 are rounded otherwise than to nearest."""
     found = modifiers.take("rn", "rz", "rm", "rp")
-    if found in _DIRECTIONS and SCALARS.get(kind, PACKED.get(kind)) not in (T.f32, T.f64):
+    if found in DIRECTIONS and SCALARS.get(kind, PACKED.get(kind)) not in (T.f32, T.f64):
         modifiers.refuse()
     modifiers.take("ftz")
     return found
@@ -242,11 +243,11 @@ def _rounding(modifiers, kind):
 
 def _directed(name, rounding):
     """A row rounded in a direction, or the plain one."""
-    full = f"{name}_{_DIRECTIONS[rounding]}" if rounding in _DIRECTIONS else name
+    full = f"{name}_{DIRECTIONS[rounding]}" if rounding in DIRECTIONS else name
     return lambda *xs: row(full, *xs)
 
 
-@instruction(3, "add", "sub", "mul")
+@ARITHMETIC(3, "add", "sub", "mul")
 def _arithmetic(code, modifiers, d, a, b):
     name = modifiers.name.partition(".")[0]
     kind = modifiers.last(*_INTS, *_FLOATS, "u16x2", "s16x2")
@@ -285,18 +286,18 @@ def _multiply(code, modifiers, kind, d, a, b, c):
     code.write(d, made if c is None else made + code.read(c, made.element))
 
 
-@instruction(4, "mad", "fma")
+@ARITHMETIC(4, "mad", "fma")
 def _fused(code, modifiers, d, a, b, c):
     kind = modifiers.last(*_FLOATS, *(_INTS if modifiers.name.startswith("mad") else ()))
     if kind not in _FLOATS:
         _multiply(code, modifiers, kind, d, a, b, c)
         return
     rounding = _rounding(modifiers, kind)
-    fn = _directed("fma", rounding) if rounding in _DIRECTIONS else fma
+    fn = _directed("fma", rounding) if rounding in DIRECTIONS else fma
     _lanes(code, kind, _finish(modifiers, fn), d, a, b, c)
 
 
-@instruction(3, "div")
+@ARITHMETIC(3, "div")
 def _divide(code, modifiers, d, a, b):
     kind = modifiers.last("f32", "f64", *_INTS)
     if kind not in _FLOATS:
@@ -304,16 +305,16 @@ def _divide(code, modifiers, d, a, b):
         return
     name = "div" if modifiers.take("approx", "full") else "div_rn"
     rounding = _rounding(modifiers, kind)
-    fn = _directed("div", rounding) if rounding in _DIRECTIONS else lambda x, y: row(name, x, y)
+    fn = _directed("div", rounding) if rounding in DIRECTIONS else lambda x, y: row(name, x, y)
     _lanes(code, kind, _finish(modifiers, fn), d, a, b)
 
 
-@instruction(3, "rem")
+@ARITHMETIC(3, "rem")
 def _remainder(code, modifiers, d, a, b):
     _lanes(code, modifiers.last(*_INTS), _finish(modifiers, lambda x, y: x % y), d, a, b)
 
 
-@instruction(2, "rcp", "sqrt", "rsqrt")
+@ARITHMETIC(2, "rcp", "sqrt", "rsqrt")
 def _root(code, modifiers, d, a):
     name, kind = modifiers.name.partition(".")[0], modifiers.last("f32", "f64")
     approximate = modifiers.take("approx")
@@ -322,7 +323,7 @@ def _root(code, modifiers, d, a):
         modifiers.refuse()
     if name == "rsqrt":
         fn = (lambda x: row("rsqrt", x)) if approximate else modifiers.refuse()
-    elif rounding in _DIRECTIONS:
+    elif rounding in DIRECTIONS:
         directed = _directed("div" if name == "rcp" else "sqrt", rounding)
         fn = (lambda x: directed(x.const(1.0), x)) if name == "rcp" else directed
     elif approximate:
@@ -335,7 +336,7 @@ def _root(code, modifiers, d, a):
 _FUNCTIONS = {"ex2": "exp2", "lg2": "log2", "sin": "sin", "cos": "cos", "tanh": "tanh"}
 
 
-@instruction(2, *_FUNCTIONS)
+@ARITHMETIC(2, *_FUNCTIONS)
 def _function(code, modifiers, d, a):
     opcode = modifiers.name.partition(".")[0]
     narrow = ("f16", "bf16", "f16x2", "bf16x2") if opcode in ("ex2", "tanh") else ()
@@ -346,7 +347,7 @@ def _function(code, modifiers, d, a):
     _lanes(code, kind, _finish(modifiers, fn), d, a)
 
 
-@instruction(2, "neg", "abs")
+@ARITHMETIC(2, "neg", "abs")
 def _sign(code, modifiers, d, a):
     """Of floats the sign bit changes, also of NaN."""
     negates, kind = modifiers.name.startswith("neg"), modifiers.last(*_INTS, *_FLOATS)
@@ -359,13 +360,13 @@ def _sign(code, modifiers, d, a):
     _lanes(code, kind, _finish(modifiers, fn), d, a)
 
 
-@instruction(3, "copysign")
+@ARITHMETIC(3, "copysign")
 def _copysign(code, modifiers, d, a, b):
     fn = lambda sign, x: row("copysign", x, sign)
     _lanes(code, modifiers.last("f32", "f64"), _finish(modifiers, fn), d, a, b)
 
 
-@instruction(3, "min", "max")
+@ARITHMETIC(3, "min", "max")
 def _extreme(code, modifiers, d, a, b):
     """-0 lies below +0; a NaN loses unless `.NaN` says that it wins."""
     name, kind = modifiers.name.partition(".")[0], modifiers.last(*_INTS, *_FLOATS, "u16x2", "s16x2")
@@ -387,13 +388,13 @@ def _extreme(code, modifiers, d, a, b):
     _lanes(code, kind, _finish(modifiers, fn), d, a, b)
 
 
-@instruction(4, "sad")
+@ARITHMETIC(4, "sad")
 def _differences(code, modifiers, d, a, b, c):
     fn = lambda x, y, z: maximum(x, y) - minimum(x, y) + z
     _lanes(code, modifiers.last(*_INTS), _finish(modifiers, fn), d, a, b, c)
 
 
-@instruction(4, "dp4a")
+@ARITHMETIC(4, "dp4a")
 def _dot(code, modifiers, d, a, b, c):
     kinds = [modifiers.last("u32", "s32") for _ in range(2)][::-1]
     if modifiers.left:
@@ -435,7 +436,7 @@ def _compared(code, modifiers, kind, a, b):
 _COMPARED = ["f16", "bf16", "f32", "f64", *_BITS, *_INTS]
 
 
-@instruction((3, 4), "setp")
+@ARITHMETIC((3, 4), "setp")
 def _set_predicate(code, modifiers, d, a, b, *rest):
     found = _compared(code, modifiers, modifiers.last(*_COMPARED), a, b)
     if rest:
@@ -445,7 +446,7 @@ def _set_predicate(code, modifiers, d, a, b, *rest):
     code.write(d, found)
 
 
-@instruction(3, "set")
+@ARITHMETIC(3, "set")
 def _set(code, modifiers, d, a, b):
     source = modifiers.last(*_COMPARED)
     t = SCALARS[modifiers.last("u32", "s32", "f32")]
@@ -456,7 +457,7 @@ def _set(code, modifiers, d, a, b):
     code.write(d, where(found, one, one.const(0)))
 
 
-@instruction(4, "selp")
+@ARITHMETIC(4, "selp")
 def _select(code, modifiers, d, a, b, p):
     t = SCALARS[modifiers.last("f32", "f64", *_BITS, *_INTS)]
     if modifiers.left:
@@ -464,7 +465,7 @@ def _select(code, modifiers, d, a, b, p):
     code.write(d, where(code.read(p, T.i1), code.read(a, t), code.read(b, t)))
 
 
-@instruction(4, "slct")
+@ARITHMETIC(4, "slct")
 def _select_positive(code, modifiers, d, a, b, c):
     condition = SCALARS[modifiers.last("s32", "f32")]
     t = SCALARS[modifiers.last("f32", "f64", *_BITS, *_INTS)]

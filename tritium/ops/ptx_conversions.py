@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from ..ir import types as T
 from .expression import Expr, ceil_, floor_, maximum, minimum, rint, row, trunc, where
-from .ptx_arithmetic import _positive, _saturated
-from .ptx_text import PACKED, SCALARS, instruction
+from .ptx_arithmetic import DIRECTIONS, positive, saturated
+from .ptx_text import PACKED, SCALARS, Instructions
+
+CONVERSIONS = Instructions()
 
 _PAIRS = {"e4m3x2": T.f8e4nv, "e5m2x2": T.f8e5}
 _TYPES = [*[name for name in SCALARS if name[0] in "usf"], "bf16", "f16x2", "bf16x2", *_PAIRS, "e2m1x2", "ue8m0x2",
           "tf32"]  # fmt: skip
 _TO_INTEGER = {"rni": rint, "rzi": trunc, "rmi": floor_, "rpi": ceil_}
-_DIRECTIONS = {"rz": "rz", "rm": "rd", "rp": "ru"}
 _LARGEST = {T.f16: 65504.0, T.bf16: float.fromhex("0x1.fep127")}
 _NAMES = {T.i32: "int2float", T.u32: "uint2float", T.i64: "ll2float", T.u64: "ull2float"}
 
 
-@instruction((2, 3), "cvt")
+@CONVERSIONS((2, 3), "cvt")
 def _convert(code, modifiers, d, *xs):
     source, to = modifiers.last(*_TYPES), modifiers.last(*_TYPES)
     rounding = modifiers.take("rna", "rn", "rz", "rm", "rp", *_TO_INTEGER)
@@ -38,7 +39,7 @@ def _convert(code, modifiers, d, *xs):
 # --- one element ------------------------------------------------------------------------------------------------------
 def _scalar(modifiers, x, to, rounding, limits):
     source = x.element
-    x = _positive(x) if limits["relu"] and source.is_float else x
+    x = positive(x) if limits["relu"] and source.is_float else x
     if limits["relu"] and not (source.is_float and rounding in ("rn", "rz")):
         modifiers.refuse()
     if not to.is_float:
@@ -48,7 +49,7 @@ def _scalar(modifiers, x, to, rounding, limits):
             _between_ints(x, to, limits["sat"])
     made = _int_to_float(modifiers, x, to, rounding) if source.is_int else \
         _between_floats(modifiers, x, to, rounding, limits["satfinite"])
-    return _saturated(made) if limits["sat"] else made
+    return saturated(made) if limits["sat"] else made
 
 
 def _at_least_f32(x):
@@ -87,7 +88,7 @@ def _int_to_float(modifiers, x, to, rounding):
             modifiers.refuse()  # f64 does not hold it
         return (wide.cast(T.f64) if to is T.bf16 else wide).cast(to)
     name = _NAMES[wide.element].replace("float", "double" if to is T.f64 else "float")
-    return row(f"{name}_{_DIRECTIONS[rounding]}", wide) if to.bits >= 32 else modifiers.refuse()
+    return row(f"{name}_{DIRECTIONS[rounding]}", wide) if to.bits >= 32 else modifiers.refuse()
 
 
 def _between_floats(modifiers, x, to, rounding, finite):
@@ -100,8 +101,8 @@ def _between_floats(modifiers, x, to, rounding, finite):
         limit = _LARGEST[to]
         x = _at_least_f32(x)
         x = where(x > limit, limit, where(x < -limit, -limit, x))
-    if to is T.f32 and rounding in _DIRECTIONS:
-        return row(f"double2float_{_DIRECTIONS[rounding]}", x)
+    if to is T.f32 and rounding in DIRECTIONS:
+        return row(f"double2float_{DIRECTIONS[rounding]}", x)
     if rounding in ("rm", "rp"):
         modifiers.refuse()
     return _at_least_f32(x).cast(to, "rtz" if rounding == "rz" else None) if narrows else x.cast(to)
@@ -130,7 +131,7 @@ def _to_pair(code, modifiers, d, xs, to, source, rounding, limits):
         lanes = code.unpack(xs[0], _PAIRS.get(source) or PACKED[source], 2)
     else:
         modifiers.refuse()
-    lanes = [_positive(x) for x in lanes] if limits["relu"] else lanes
+    lanes = [positive(x) for x in lanes] if limits["relu"] else lanes
     if to in PACKED and PACKED[to].bits == 16 and source not in PACKED:
         t, sized = PACKED[to], source == "f32"
         if limits["sat"] or not sized and (rounding != "rn" or limits["satfinite"]) or rounding not in ("rn", "rz"):

@@ -1,4 +1,4 @@
-"""The text of PTX: statements, operands, modifiers, and the table of instructions that other files fill."""
+"""The text of PTX: statements, operands, modifiers, and what a table of instructions is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ SCALARS = {"pred": T.i1, "f16": T.f16, "bf16": T.bf16, "f32": T.f32, "f64": T.f6
            **{f"{letter}{t.bits}": t for t in UNSIGNED.values() for letter in "bu"},
            **{f"s{t.bits}": t for t in (T.i8, T.i16, T.i32, T.i64)}}  # fmt: skip
 PACKED = {"f16x2": T.f16, "bf16x2": T.bf16, "f32x2": T.f32, "u16x2": T.u16, "s16x2": T.i16}
-INSTRUCTIONS: dict = {}  # opcode -> (numbers of operands, fn(code, modifiers, *operands))
 
 _NAME = r"[A-Za-z_$%][\w$]*"
 _OPERAND = re.compile(rf"\$\{{?(?P<number>\d+)\}}?$|(?P<name>!?{_NAME})$|\{{(?P<vector>.*)\}}$|(?P<sign>[-+]?)(?:"
@@ -36,29 +35,33 @@ class Statement(NamedTuple):
     operands: tuple
 
 
-def instruction(counts, *names):
-    """Decorator: the function `fn(code, modifiers, *operands)` executes the instructions called `names`.
+class Instructions(dict):
+    """A table: opcode -> (numbers of operands, the function that executes it).
 
-    >>> execute = instruction(2, "swap")(lambda code, modifiers, d, a: None)
-    >>> INSTRUCTIONS.pop("swap") == ((2,), execute)
+    >>> table = Instructions()
+    >>> @table(2, "swap")
+    ... def swap(code, modifiers, d, a): ...
+    >>> table == {"swap": ((2,), swap)}
     True
     """
-    def register(fn):
-        for name in names:
-            INSTRUCTIONS[name] = counts if type(counts) is tuple else (counts,), fn
-        return fn
-    return register
+
+    def __call__(self, counts, *names):
+        """Decorator: `fn(code, modifiers, *operands)` executes the instructions called `names`."""
+        def register(fn):
+            for name in names:
+                self[name] = counts if type(counts) is tuple else (counts,), fn
+            return fn
+        return register
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=256)
-def parse(text):
-    """The statements of a text, each an instruction of INSTRUCTIONS or a declaration.
+def parse(text, opcodes):
+    """The statements of a text, each a declaration or an instruction with one of the opcodes (a frozenset).
 
-    >>> from tritium.ops import ptx
-    >>> parse("{ .reg .b32 t; add.s32 t, $1, 5; }  // more")[1]
+    >>> parse("{ .reg .b32 t; add.s32 t, $1, 5; }  // more", frozenset(["add"]))[1]
     Statement(guard='', name='add.s32', operands=('t', '$1', 5))
-    >>> parse("bar.sync 0;")
+    >>> parse("bar.sync 0;", frozenset(["add"]))
     Traceback (most recent call last):
     tritium.ops.ptx_text.Unknown: the instruction 'bar.sync'
     """
@@ -70,14 +73,14 @@ def parse(text):
         end = text.find(";", at)
         if end < 0:
             raise Unknown(f"{text[at:].split()[0]!r}, a statement without a semicolon")
-        found.append(_statement(text[at:end].strip()))
+        found.append(_statement(text[at:end].strip(), opcodes))
         at = end + 1
     if all(x.name == ".reg" for x in found):
         raise Unknown("no instruction")
     return tuple(found)
 
 
-def _statement(text):
+def _statement(text, opcodes):
     if declared := re.match(r"\.reg\s+\.(\w+)\s+(.*)", text, re.DOTALL):
         return Statement("", ".reg", tuple(_declared(declared[1], declared[2])))
     if label := re.match(rf"({_NAME})\s*:(?!:)", text):
@@ -85,7 +88,7 @@ def _statement(text):
     parts = re.match(rf"(?:@(!?{_NAME})\s+)?([a-z][\w]*(?:\.[\w:]+)*)(?:\s+(.*))?$", text, re.DOTALL)
     if parts is None:
         raise Unknown(f"{text.split()[0]!r}")
-    if parts[2].partition(".")[0] not in INSTRUCTIONS:
+    if parts[2].partition(".")[0] not in opcodes:
         raise Unknown(f"the instruction {parts[2]!r}")
     return Statement(parts[1] or "", parts[2], tuple(map(operand, _split(parts[3] or ""))))
 
