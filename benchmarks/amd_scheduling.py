@@ -19,7 +19,7 @@ import numpy as np
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import compiled, instructions, object_of
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium.backends.amdgcn.assemble.link import link
 from tritium.backends.amdgcn.assemble.resources import resources_of
 from tritium.backends.amdgcn.compile import assembled

@@ -40,7 +40,7 @@ def engine(request):
 
 def emulated(kernel, args, grid=(1,)):
     """The compiler's GPU code without a GPU."""
-    from tests.backends.gpu.test_language import module_of
+    from tests.backends.gpu.modules import module_of
     from tritium.insight import emulator
 
     module, values = module_of(kernel, args)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tests.language.coverage import engines
 from tritium.insight import emulator
 

@@ -10,8 +10,8 @@ import zlib
 import numpy as np
 import pytest
 
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import agree
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 

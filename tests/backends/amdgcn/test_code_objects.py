@@ -9,7 +9,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import TARGETS, compiled, machine_code, object_of, text_of, zig
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium.backends.amdgcn.assemble import msgpack
 from tritium.backends.amdgcn.assemble.link import link
 from tritium.backends.amdgcn.assemble.resources import kernels_of

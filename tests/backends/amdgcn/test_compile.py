@@ -20,7 +20,7 @@ from tests.backends.amdgcn.everything import (
     of_names,
     of_the_collection,
 )
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tests.exec import test_exec
 from tests.language.coverage.page import GAPS
 from tests.language.coverage.rows import all_rows

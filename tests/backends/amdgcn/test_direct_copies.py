@@ -9,8 +9,8 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import assembly, compiled, tiles
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import agree
 from tritium import knobs, ops
 from tritium.backends.amdgcn.isa import direct_copies
 from tritium.backends.gpu import ops as gpu_ops

@@ -9,9 +9,9 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn import compiled
-from tests.backends.gpu import test_block_scaled, test_language
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu import modules, test_block_scaled
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import agree
 from tritium import ops
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu import ops as gpu_ops
@@ -170,7 +170,7 @@ def scaled(monkeypatch, arch, formats, m, n, block, warps, **options):
     args = test_block_scaled.of_scaled(*formats, 32, m, n, block)
     plain, values = module_of(test_block_scaled.scaled, args)
     target = GPUTarget.parse(f"hip:{arch}")
-    monkeypatch.setattr(test_language, "lower", lambda *parts: lower(*parts, target=target))
+    monkeypatch.setattr(modules, "lower", lambda *parts: lower(*parts, target=target))
     module, _ = module_of(test_block_scaled.scaled, args)
     mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
     text = launched(module, mine, arch, warps, **options)

@@ -8,7 +8,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import assembly, compiled
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium.backends.amdgcn.isa.assembly import INSTRUCTIONS
 from tritium.errors import CompilationError
 from tritium.insight import emulator

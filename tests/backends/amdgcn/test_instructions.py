@@ -9,7 +9,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import TARGETS, assembly, compiled
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium import knobs, ops
 from tritium.backends.amdgcn.isa.shuffles import controls
 from tritium.backends.gpu import ops as gpu_ops

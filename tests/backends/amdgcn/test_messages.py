@@ -5,7 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium.backends.amdgcn.isa.target import AmdTarget
 from tritium.insight import emulator
 

@@ -10,7 +10,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn import compiled, matrix_units
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium import ops
 from tritium.backends.amdgcn.isa import fragments, mfma_scale, mma
 from tritium.backends.amdgcn.isa.architectures import ARCHITECTURES

@@ -6,7 +6,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.amdgcn.compiled import compiled
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium import ops
 from tritium.backends.amdgcn.isa.target import AmdTarget
 from tritium.backends.gpu.pipeline.prefetch import prefetch_loads

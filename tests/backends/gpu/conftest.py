@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu.modules import run_cuda
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import module_of, run_cuda
+from tests.backends.gpu.samples import agree
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 

@@ -1,4 +1,4 @@
-"""Run a module of tile IR on the GPU: `run_cuda(module, args, grid)` changes arrays in place."""
+"""Modules of tile IR of kernels, and their runs on the GPU: `run_cuda(module, args, grid)` changes arrays in place."""
 
 import ctypes
 import functools
@@ -12,11 +12,25 @@ from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.driver import driver
 from tritium.backends.nvptx.runtime import cuda, tensor_map
 from tritium.compiler.sources import with_options
+from tritium.frontend import lower
 from tritium.insight.emulator import fit
 from tritium.insight.emulator.tma import tensor_of
 from tritium.ir import types as T
+from tritium.ir.verify import verify
+from tritium.runtime.specialize import attrs_of, constants_of
 
 _LETTER = {T.f16: "e", T.f32: "f", T.f64: "d"}
+
+
+def module_of(kernel, args):
+    """(module, its arguments) of a kernel specialised for some values."""
+    pairs = [param.specialize(x) for param, x in zip(kernel.params, args, strict=True)]
+    constants, attrs = {}, {}
+    for i, ((kind, promise), x) in enumerate(zip(pairs, args)):
+        constants |= constants_of(kind, x, (i,))
+        attrs |= attrs_of(kind, promise, (i,))
+    signature = {name: kind for name, (kind, _) in zip(kernel.arg_names, pairs)}
+    return verify(lower(kernel, signature, constants, attrs)), [x for x, p in zip(args, pairs) if p[0] != "constexpr"]
 
 
 @functools.lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data
+from tests.backends.gpu.samples import numbers
 from tritium.backends.compiler import GPUTarget
 from tritium.kernels.attention import backward_q_kernel
 
@@ -28,7 +28,7 @@ def strided_rows(x, o, first, xm, xn, step, steps, M: tl.constexpr, N: tl.conste
 ])  # fmt: skip
 @pytest.mark.parametrize("warps", [1, 4])
 def test_strides_of_the_run_time(check, first, xm, xn, step, warps):
-    check(strided_rows, data("f4", 4096), np.zeros((64, 32), "f4"), first, xm, xn, step, 3, 64, 32, warps=warps)
+    check(strided_rows, numbers("f4", 4096), np.zeros((64, 32), "f4"), first, xm, xn, step, 3, 64, 32, warps=warps)
 
 
 @triton.jit
@@ -43,7 +43,7 @@ def strided_blocks(x, o, M, xm, xn, BLOCK_M: tl.constexpr, N: tl.constexpr):
 
 @pytest.mark.parametrize(("rows", "xm", "xn"), [(100, 32, 1), (64, 1, 100), (70, 3, 119)])
 def test_strides_of_64_bits(check, rows, xm, xn):
-    check(strided_blocks, data("f4", 4096), np.zeros((32, 32), "f4"), rows, xm, xn, 32, 32, warps=2)
+    check(strided_blocks, numbers("f4", 4096), np.zeros((32, 32), "f4"), rows, xm, xn, 32, 32, warps=2)
 
 
 def test_loops_keep_no_pointer_for_each_register():
@@ -67,7 +67,7 @@ def masked_rows(x, o, M, N, xm, steps, BLOCK_M: tl.constexpr, BLOCK_N: tl.conste
 
 @pytest.mark.parametrize(("rows", "columns"), [(128, 32), (100, 31), (3, 0)])
 def test_masks_of_many_rows(check, rows, columns):
-    check(masked_rows, data("f4", 8192), np.zeros((128, 32), "f4"), rows, columns, 40, 3, 64, 32, grid=(2,), warps=1)
+    check(masked_rows, numbers("f4", 8192), np.zeros((128, 32), "f4"), rows, columns, 40, 3, 64, 32, grid=(2,), warps=1)
 
 
 def test_loops_keep_no_mask_for_each_register():
@@ -91,7 +91,7 @@ def combined_rows(x, o, best, sums, xm, xn, M: tl.constexpr, N: tl.constexpr):
 @pytest.mark.parametrize("warps", [1, 4, 8])
 def test_strided_rows_are_combined_within_warps(check, xm, xn, warps):
     outputs = np.zeros(32, "f4"), np.zeros(32, "i4"), np.zeros((32, 128), "i4")
-    check(combined_rows, data("i4", 8192), *outputs, xm, xn, 32, 128, warps=warps)
+    check(combined_rows, numbers("i4", 8192), *outputs, xm, xn, 32, 128, warps=warps)
 
 
 @triton.jit
@@ -123,7 +123,7 @@ def halfway(x, o, N: tl.constexpr, W: tl.constexpr):
 
 
 def test_an_image_is_resized_with_indices_of_32_bits(check):
-    check(halfway, data("f4", 16, 32), np.zeros((16, 64), "f4"), 256, 32, grid=(4,), tolerance=1e-6)
+    check(halfway, numbers("f4", 16, 32), np.zeros((16, 64), "f4"), 256, 32, grid=(4,), tolerance=1e-6)
     source = triton.compiler.ASTSource(halfway, {"x": "*fp32", "o": "*fp32"}, {"N": 256, "W": 32})
     ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert not re.search(r"setp\.nan|min\.s64|setp\.lt\.s64", ptx)
@@ -144,7 +144,7 @@ def resized(x, o, WIDE: tl.constexpr, N: tl.constexpr):
 
 @pytest.mark.parametrize("wide", [1, 3 << 40])
 def test_indices_of_64_bits(check, wide):
-    check(resized, data("f4", 128), np.zeros(256, "f4"), wide, 64, grid=(2,), warps=1)
+    check(resized, numbers("f4", 128), np.zeros(256, "f4"), wide, 64, grid=(2,), warps=1)
 
 
 def test_a_loop_does_not_keep_sums_that_stand_before_it():
@@ -167,7 +167,7 @@ def beside(x, o, N, BLOCK: tl.constexpr):
 
 @pytest.mark.parametrize("n", [1024, 1000, 1023, 1, 0])
 def test_neighbours_of_aligned_runs(check, n):
-    check(beside, data("i4", 1024), np.zeros(1024, "i4"), n, 512, grid=(2,), warps=1)
+    check(beside, numbers("i4", 1024), np.zeros(1024, "i4"), n, 512, grid=(2,), warps=1)
 
 
 def test_runs_that_no_bound_parts_have_one_mask_and_one_address():

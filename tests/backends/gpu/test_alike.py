@@ -5,7 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data
+from tests.backends.gpu.samples import numbers
 from tritium.backends.compiler import GPUTarget
 
 
@@ -22,7 +22,7 @@ def scaled_channels(x, scale, o, size, N, SIZE: tl.constexpr, CHANNELS: tl.const
 @pytest.mark.parametrize("size", [1, 2, 6, 8, 28, 64, 100])
 @pytest.mark.parametrize("n", [1024, 1021])
 def test_channels_of_any_size(check, size, n):
-    check(scaled_channels, data("f4", n), data("f4", 8), np.zeros(1024, "f4"), size, n, size, 8, 512, grid=(2,))
+    check(scaled_channels, numbers("f4", n), numbers("f4", 8), np.zeros(1024, "f4"), size, n, size, 8, 512, grid=(2,))
 
 
 @triton.jit
@@ -51,7 +51,7 @@ def rows_of_scales(x, rows, columns, o, M: tl.constexpr, K: tl.constexpr, A: tl.
 @pytest.mark.parametrize(("a", "b"), [(1, 16), (4, 4), (16, 1), (32, 32)])
 def test_groups_along_either_axis(check, a, b, warps):
     out = np.zeros((32, 32), "f4")
-    check(rows_of_scales, data("f4", 32, 32), data("f4", 32), data("f4", 32), out, 32, 32, a, b, warps=warps)
+    check(rows_of_scales, numbers("f4", 32, 32), numbers("f4", 32), numbers("f4", 32), out, 32, 32, a, b, warps=warps)
 
 
 @triton.jit
@@ -61,7 +61,7 @@ def volatile_words(x, o, N: tl.constexpr):
 
 
 def test_volatile_words(check):
-    check(volatile_words, data("i4", 64), np.zeros(256, "i4"), 256, warps=2)
+    check(volatile_words, numbers("i4", 64), np.zeros(256, "i4"), 256, warps=2)
 
 
 @triton.jit
@@ -77,7 +77,7 @@ def biased(x, bias, o, start, C: tl.constexpr, BLOCK: tl.constexpr):
 def test_remainders_that_come_again(check, c, start):
     if c == 24:
         start = 8  # x & 23 is no remainder
-    check(biased, data("f4", 1024), data("f4", 128), np.zeros(1024, "f4"), start, c, 512, grid=(2,), warps=1)
+    check(biased, numbers("f4", 1024), numbers("f4", 128), np.zeros(1024, "f4"), start, c, 512, grid=(2,), warps=1)
 
 
 @triton.jit

@@ -7,8 +7,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import agree
 from tests.backends.gpu.test_tensor_memory import assembled
 from tritium.backends.compiler import GPUTarget
 from tritium.frontend.lower import lower
@@ -58,7 +58,7 @@ def module_for(args, arch, monkeypatch):
     """The module of the kernel for an architecture."""
     with monkeypatch.context() as patched:
         target = GPUTarget("cuda", arch, 32)
-        patched.setattr("tests.backends.gpu.test_language.lower", lambda *parts: lower(*parts, target=target))
+        patched.setattr("tests.backends.gpu.modules.lower", lambda *parts: lower(*parts, target=target))
         return module_of(scaled, args)[0]
 
 

@@ -6,7 +6,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.cluster_machine import interpret_in_blocks
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu import ops as gpu_ops
 from tritium.backends.gpu.cluster.axes import Axes

@@ -6,9 +6,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import H100, binary, run_cuda
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import H100, binary, module_of, run_cuda
+from tests.backends.gpu.samples import agree
 from tests.backends.gpu.test_tma import attention, by_descriptors, data, product, product_args
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.nvptx.assemble.ptxas import ptxas

@@ -8,8 +8,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data, rng
-from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_redundant_loads import buffers, ttgir_of, words
 from tritium.insight import emulator
 

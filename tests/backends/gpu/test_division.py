@@ -6,8 +6,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data, rng
-from tests.backends.gpu.test_language import module_of
 from tritium.backends.gpu.analysis.division import SMALL
 from tritium.insight import emulator
 

@@ -9,63 +9,11 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import run_cuda
-from tests.backends.gpu.test_modules import agree
-from tritium.backends.compiler import GPUTarget
-from tritium.backends.gpu.lower import scan, sort
-from tritium.backends.gpu.shared_memory.needs import Room
-from tritium.compiler import ASTSource
-from tritium.frontend import lower
-from tritium.insight import emulator
-from tritium.interp.machine import interpret
-from tritium.ir.verify import verify
-from tritium.runtime.specialize import attrs_of, constants_of
+from tests.backends.gpu.samples import WARPS, numbers, rng
 
 pytestmark = pytest.mark.sampled
 
 bf16, e4m3, e5m2 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
-WARPS = [1, 4, 32]
-rng = np.random.default_rng(5)
-
-
-def data(dtype, *shape):
-    """Small whole numbers, so that sums are exact in any order; integers of all sizes."""
-    if np.dtype(dtype).kind in "iu":
-        info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
-    if np.dtype(dtype) == bool:
-        return rng.integers(0, 2, shape).astype(bool)
-    return np.round(2 * rng.standard_normal(shape)).astype(dtype)
-
-
-def module_of(kernel, args):
-    """(module, its arguments) of a kernel specialised for some values."""
-    pairs = [param.specialize(x) for param, x in zip(kernel.params, args, strict=True)]
-    constants, attrs = {}, {}
-    for i, ((kind, promise), x) in enumerate(zip(pairs, args)):
-        constants |= constants_of(kind, x, (i,))
-        attrs |= attrs_of(kind, promise, (i,))
-    signature = {name: kind for name, (kind, _) in zip(kernel.arg_names, pairs)}
-    return verify(lower(kernel, signature, constants, attrs)), [x for x, p in zip(args, pairs) if p[0] != "constexpr"]
-
-
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def check(request):
-    """A function that runs a kernel and compares every array with what the interpreter makes of it."""
-
-    def run(kernel, *args, arch=90, warps=4, stages=3, tolerance=0.0):
-        if request.param == "cuda" and arch != 90:
-            pytest.skip("a real GPU has one architecture")
-        module, values = module_of(kernel, args)
-        mine, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in values] for _ in range(2))
-        if request.param == "emulated":
-            emulator.run(module, mine, arch=arch, num_warps=warps, num_stages=stages)
-        else:
-            run_cuda(module, mine, num_warps=warps, num_stages=stages)
-        interpret(module, theirs, (1,))
-        agree(theirs, mine, tolerance)
-
-    return run
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -84,7 +32,7 @@ def rows_by_index(x, index, o, t, rows, N: tl.constexpr, K: tl.constexpr):
 @pytest.mark.parametrize("shape", [(1, 64), (16, 16), (64, 32), (32, 128)])
 @pytest.mark.parametrize("dtype", ["i1", "f2", "f4"])
 def test_rows_by_a_loaded_index(check, shape, dtype, warps):
-    x, index = data(dtype, *shape), rng.permutation(shape[0]).astype("i4")
+    x, index = numbers(dtype, *shape), rng.permutation(shape[0]).astype("i4")
     rows = max(1, shape[0] - 3)
     check(rows_by_index, x, index, np.zeros(shape, dtype), np.zeros(shape, dtype), rows, *shape, warps=warps)
 
@@ -109,9 +57,9 @@ def sum_of_pages(x, table, scale, o, length, N: tl.constexpr, K: tl.constexpr, P
 @pytest.mark.parametrize("turn", [False, True])
 @pytest.mark.parametrize(("arch", "warps"), [(80, 4), (90, 1), (90, 4)])
 def test_pages_by_a_loaded_table(check, arch, warps, turn):
-    x, table = data("f2", 24 * 4, 32), rng.permutation(24).astype("i4")
+    x, table = numbers("f2", 24 * 4, 32), rng.permutation(24).astype("i4")
     out = np.zeros(16 * 32, "f4")
-    check(sum_of_pages, x, table, data("f2", 32), out, 85, 16, 32, 4, turn, arch=arch, warps=warps)
+    check(sum_of_pages, x, table, numbers("f2", 32), out, 85, 16, 32, 4, turn, arch=arch, warps=warps)
 
 
 @triton.jit
@@ -125,8 +73,8 @@ def product_with_scales(a, b, s, r, o, K: tl.constexpr):
 
 @pytest.mark.parametrize(("arch", "warps"), [(80, 4), (90, 1), (90, 4)])
 def test_product_with_scales_of_rows_and_columns(check, arch, warps):
-    tiles = [data("f2", 64, 64) for _ in range(3)]
-    check(product_with_scales, *tiles[:2], data("f4", 64), tiles[2], np.zeros((64, 64), "f4"), 64, arch=arch,
+    tiles = [numbers("f2", 64, 64) for _ in range(3)]
+    check(product_with_scales, *tiles[:2], numbers("f4", 64), tiles[2], np.zeros((64, 64), "f4"), 64, arch=arch,
           warps=warps)  # fmt: skip
 
 
@@ -146,210 +94,8 @@ def reduce_spread_and_loaded(x, w, o, p, M: tl.constexpr, K: tl.constexpr):
 
 @pytest.mark.parametrize("warps", WARPS)
 def test_reduction_of_a_spread_and_a_loaded_tile(check, warps):
-    check(reduce_spread_and_loaded, data("f4", 32, 64), data("f4", 64), np.zeros(64, "f4"), np.zeros(64, "f4"), 64, 32,
-          warps=warps)  # fmt: skip
-
-
-# --- order ------------------------------------------------------------------------------------------------------------
-@triton.jit
-def sort_rows(x, o, M: tl.constexpr, K: tl.constexpr, DOWN: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    tl.store(o + i, tl.sort(tl.load(x + i), descending=DOWN))
-
-
-@triton.jit
-def scan_columns(x, o, M: tl.constexpr, K: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    tl.store(o + i, tl.cumsum(tl.load(x + i), 0 if M > K else 1))
-
-
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "f2", bf16, "f4", "f8"], ids=str)
-def test_sort_of_every_type(check, dtype):
-    check(sort_rows, data(dtype, 4, 16), np.zeros((4, 16), dtype), 4, 16, True)
-
-
-@pytest.mark.parametrize("warps", WARPS)
-@pytest.mark.parametrize("shape", [(1, 2), (1, 512), (16, 64), (2, 1)])
-def test_sort(check, shape, warps):
-    check(sort_rows, data("f4", *shape), np.zeros(shape, "f4"), *shape, False, warps=warps)
-
-
-@pytest.mark.parametrize("down", [False, True])
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "u8", "f2", bf16, "f4", "f8"], ids=str)
-def test_sort_in_loops(check, dtype, down, monkeypatch):
-    monkeypatch.setattr(sort, "WRITTEN_OUT", 0)
-    check(sort_rows, data(dtype, 4, 32), np.zeros((4, 32), dtype), 4, 32, down, warps=1)
-
-
-@pytest.mark.parametrize("warps", WARPS)
-@pytest.mark.parametrize("shape", [(1, 2), (1, 2048), (32, 64), (8, 256), (2, 1)])
-def test_sort_in_loops_over_threads(check, shape, warps, monkeypatch):
-    monkeypatch.setattr(sort, "WRITTEN_OUT", 0)
-    check(sort_rows, data("f4", *shape), np.zeros(shape, "f4"), *shape, warps == 1, warps=warps)
-
-
-@pytest.mark.parametrize("written_out", [0, 1 << 30])
-def test_sorting_loses_no_element(check, written_out, monkeypatch):
-    """Zeros of both signs and numbers that compare with nothing."""
-    monkeypatch.setattr(sort, "WRITTEN_OUT", written_out)
-    x = data("f4", 2, 64)
-    x[:, ::3], x[:, 1::5] = 0.0, -0.0
-    check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
-    x[:, 7::11] = np.nan
-    check(sort_rows, x, np.zeros((2, 64), "f4"), 2, 64, False, warps=1)
-
-
-@triton.jit
-def sort_what_was_not_loaded(o, K: tl.constexpr):
-    i = tl.arange(0, K)
-    tl.store(o + i, tl.sort((i * 37) % K))
-
-
-def test_sort_of_what_was_not_loaded(check, monkeypatch):
-    monkeypatch.setattr(sort, "WRITTEN_OUT", 0)
-    check(sort_what_was_not_loaded, np.zeros(1024, "i4"), 1024)
-
-
-@pytest.mark.parametrize(("kernel", "args", "most"), [
-    (sort_rows, (64, 32, False), 2500), (sort_rows, (1, 4096, False), 5000),
-    (scan_columns, (1024, 16), 5000), (scan_columns, (16, 1024), 5000),
-])  # fmt: skip
-def test_large_tiles_in_one_warp_do_not_take_long_to_assemble(kernel, args, most):
-    """Written out, each took ten thousand lines or more, and the assembler up to minutes."""
-    x = np.zeros(1, "i8" if args[0] == 64 else "f4")
-    module, _ = module_of(kernel, (x, x, *args))
-    text, _ = emulator.llvm_of(module, 90, num_warps=1)
-    assert len(text.splitlines()) < most
-
-
-# --- scans and reductions ---------------------------------------------------------------------------------------------
-@triton.jit
-def scan_cube(x, o, f, M: tl.constexpr, K: tl.constexpr, L: tl.constexpr, AXIS: tl.constexpr, BACK: tl.constexpr):
-    i = tl.arange(0, M)[:, None, None] * K * L + tl.arange(0, K)[None, :, None] * L + tl.arange(0, L)[None, None, :]
-    v = tl.load(x + i)
-    tl.store(o + i, tl.cumsum(v, AXIS, reverse=BACK))
-    tl.store(f + i, tl.flip(v, AXIS))
-
-
-@triton.jit
-def larger(a, i, b, j):
-    first = (a > b) | ((a == b) & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)
-
-
-@triton.jit
-def best_with_index(x, o, oi, s, si, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, LEFT: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    v = tl.load(x + i)
-    value, index = tl.reduce((v, i), AXIS, larger)
-    tl.store(o + tl.arange(0, LEFT), value)
-    tl.store(oi + tl.arange(0, LEFT), index)
-    value, index = tl.associative_scan((v, i), AXIS, larger)
-    tl.store(s + i, value)
-    tl.store(si + i, index)
-
-
-@pytest.mark.parametrize("warps", WARPS)
-@pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_scan(check, axis, back, warps):
-    shape = (8, 4, 16)
-    check(scan_cube, data("i4", *shape), *(np.zeros(shape, "i4") for _ in range(2)), *shape, axis, back, warps=warps)
-
-
-@pytest.mark.parametrize("dtype", ["i1", "i8", "f2", bf16, "f8"], ids=str)
-def test_scan_of_every_type(check, dtype):
-    shape = (2, 64, 2)
-    total = {"i1": "i4", bf16: "f4"}.get(dtype, dtype)
-    check(scan_cube, data(dtype, *shape), np.zeros(shape, total), np.zeros(shape, dtype), *shape, 1, False)
-
-
-@triton.jit
-def one_after_the_other(a, b, c, d):
-    return a * c, b * c + d
-
-
-@triton.jit
-def scan_maps(x, o, q, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr, BACK: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    v = tl.load(x + i)
-    slope, at_zero = tl.associative_scan((v | 1, v * 3), AXIS, one_after_the_other, reverse=BACK)
-    tl.store(o + i, slope)
-    tl.store(q + i, at_zero)
-
-
-@pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize(("shape", "axis", "warps"), [((64, 32), 0, 8), ((64, 16), 0, 2), ((16, 64), 0, 4),
-                                                      ((2, 512), 1, 4), ((1, 1024), 1, 8)])  # fmt: skip
-def test_scan_between_warps(check, shape, axis, warps, back):
-    outs = np.zeros(shape, "i8"), np.zeros(shape, "i8")
-    check(scan_maps, data("i4", *shape), *outs, *shape, axis, back, warps=warps)
-
-
-@pytest.mark.parametrize("room", [2048, 16 << 10])
-def test_scan_between_warps_in_little_shared_memory(check, monkeypatch, room):
-    """Totals that do not fit go some after the others."""
-    monkeypatch.setattr(Room, "bytes", room)
-    outs = np.zeros((64, 64), "i8"), np.zeros((64, 64), "i8")
-    check(scan_maps, data("i4", 64, 64), *outs, 64, 64, 0, False, warps=4)
-
-
-@pytest.mark.parametrize("shape", [(64, 32), (256, 16)])
-@pytest.mark.parametrize("warps", [2, 4, 8])
-def test_warps_meet_once_in_a_scan(shape, warps):
-    source = ASTSource(scan_columns, {"x": "*fp32", "o": "*fp32"}, dict(zip("MK", shape)))
-    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
-    assert made.asm["ptx"].count("bar.sync") == 1
-
-
-@pytest.fixture
-def in_segments(monkeypatch):
-    """Scans go through shared memory; a list of the tiles that did."""
-    used, whole = [], scan._SegmentScan.scan
-    monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
-    monkeypatch.setattr(scan._SegmentScan, "scan", lambda self, *args: used.append(self) or whole(self, *args))
-    return used
-
-
-@pytest.mark.parametrize("warps", [1, 4])
-@pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize(("shape", "axis"), [((64, 2, 16), 0), ((2, 256, 4), 1), ((1, 4, 512), 2), ((16, 16, 8), 2)])
-def test_scan_in_segments(check, in_segments, shape, axis, back, warps):
-    check(scan_cube, data("i4", *shape), *(np.zeros(shape, "i4") for _ in range(2)), *shape, axis, back, warps=warps)
-    assert in_segments
-
-
-@pytest.mark.parametrize("dtype", ["i1", "i8", "f2", bf16, "f8"], ids=str)
-def test_scan_of_every_type_in_segments(check, in_segments, dtype):
-    shape = (8, 64, 2)
-    total = {"i1": "i4", bf16: "f4"}.get(dtype, dtype)
-    check(scan_cube, data(dtype, *shape), np.zeros(shape, total), np.zeros(shape, dtype), *shape, 1, False, warps=1)
-    assert in_segments
-
-
-@pytest.mark.parametrize("shape", [(1024, 32), (32, 1024)])
-def test_scan_of_what_does_not_fit_into_shared_memory(check, in_segments, shape):
-    check(scan_columns, data("i4", *shape), np.zeros(shape, "i4"), *shape, arch=75)
-    assert len(in_segments) == 4 and len({id(segments) for segments in in_segments}) == 1
-
-
-@pytest.mark.parametrize("warps", [1, 4])
-@pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize("shape", [(64, 16), (1024, 1), (8, 128)])
-def test_scan_of_what_does_not_commute(check, in_segments, shape, back, warps):
-    outs = np.zeros(shape, "i8"), np.zeros(shape, "i8")
-    for axis in (0, 1):
-        check(scan_maps, data("i8", *shape), *outs, *shape, axis, back, warps=warps)
-    assert in_segments
-
-
-@pytest.mark.parametrize("warps", WARPS)
-@pytest.mark.parametrize("shape", [(4, 64), (64, 4), (1, 8), (128, 32)])
-@pytest.mark.parametrize("axis", [0, 1])
-def test_values_with_indices(check, axis, shape, warps):
-    left = shape[1 - axis]
-    outs = np.zeros(left, "f4"), np.zeros(left, "i4"), np.zeros(shape, "f4"), np.zeros(shape, "i4")
-    check(best_with_index, data("f4", *shape), *outs, *shape, axis, left, warps=warps)
+    outs = np.zeros(64, "f4"), np.zeros(64, "f4")
+    check(reduce_spread_and_loaded, numbers("f4", 32, 64), numbers("f4", 64), *outs, 64, 32, warps=warps)
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------------
@@ -400,13 +146,13 @@ def map_pairs(x, y, o, N: tl.constexpr):
 @pytest.mark.parametrize("dtype", ["i1", "f4", "f8", bf16], ids=str)
 @pytest.mark.parametrize("shape", [(2, 2), (4, 8), (64, 64)])
 def test_shapes(check, shape, dtype, warps):
-    x = data(dtype, *shape)
+    x = numbers(dtype, *shape)
     check(shuffle, x, np.zeros_like(x), np.zeros_like(x), *shape, warps=warps)
 
 
 @pytest.mark.parametrize("warps", WARPS)
 def test_scalars_side_by_side(check, warps):
-    check(pair_of_scalars, data("i4", 2), np.zeros(4, "i4"), warps=warps)
+    check(pair_of_scalars, numbers("i4", 2), np.zeros(4, "i4"), warps=warps)
 
 
 @pytest.mark.parametrize("warps", WARPS)
@@ -415,25 +161,25 @@ def test_scalars_side_by_side(check, warps):
 def test_gather(check, shape, many, axis, warps):
     wanted = (many, shape[1]) if axis == 0 else (shape[0], many)
     index = rng.integers(0, shape[axis], wanted).astype("i4")
-    check(gather_rows, data("f4", *shape), index, np.zeros(wanted, "f4"), *shape, *wanted, axis, warps=warps)
+    check(gather_rows, numbers("f4", *shape), index, np.zeros(wanted, "f4"), *shape, *wanted, axis, warps=warps)
 
 
 @pytest.mark.parametrize("dtype", [bool, "i1", "f2", "f8"], ids=str)
 def test_gather_of_every_type(check, dtype):
     index = rng.integers(0, 16, (8, 32)).astype("i8")
-    check(gather_rows, data(dtype, 8, 16), index, np.zeros((8, 32), dtype), 8, 16, 8, 32, 1)
+    check(gather_rows, numbers(dtype, 8, 16), index, np.zeros((8, 32), dtype), 8, 16, 8, 32, 1)
 
 
 @pytest.mark.parametrize("warps", WARPS)
 @pytest.mark.parametrize(("n", "bins"), [(1, 2), (32, 16), (512, 256)])
 def test_histogram(check, n, bins, warps):
-    check(count, data("i4", n), np.zeros(bins, "i4"), np.zeros(bins, "i4"), n, bins, warps=warps)
+    check(count, numbers("i4", n), np.zeros(bins, "i4"), np.zeros(bins, "i4"), n, bins, warps=warps)
 
 
 @pytest.mark.parametrize("warps", WARPS)
 @pytest.mark.parametrize("n", [2, 64, 1024])
 def test_map_of_pairs(check, n, warps):
-    check(map_pairs, data("f4", n), data("f4", n), np.zeros(n, "f4"), n, warps=warps)
+    check(map_pairs, numbers("f4", n), numbers("f4", n), np.zeros(n, "f4"), n, warps=warps)
 
 
 @triton.jit
@@ -444,7 +190,7 @@ def turn(x, o, M: tl.constexpr, N: tl.constexpr):
 
 @pytest.mark.parametrize(("arch", "shape"), [(75, (256, 128)), (90, (256, 256)), (90, (64, 64))])
 def test_tiles_larger_than_shared_memory_are_converted_in_pieces(check, arch, shape):
-    check(turn, data("f4", *shape), np.zeros(shape[::-1], "f4"), *shape, arch=arch, warps=8)
+    check(turn, numbers("f4", *shape), np.zeros(shape[::-1], "f4"), *shape, arch=arch, warps=8)
 
 
 @triton.jit
@@ -459,7 +205,7 @@ def shifted(x, o, n, k, N: tl.constexpr, START: tl.constexpr):
 @pytest.mark.parametrize("start", [0, 256, 12])
 @pytest.mark.parametrize("k", [-1, 0, 1])
 def test_elements_at_one_address_and_a_number(check, k, start):
-    check(shifted, data("i4", 2304), np.zeros(4352, "i4"), start + 201, k, 256, start, warps=1)
+    check(shifted, numbers("i4", 2304), np.zeros(4352, "i4"), start + 201, k, 256, start, warps=1)
 
 
 # --- atomics ----------------------------------------------------------------------------------------------------------
@@ -489,7 +235,7 @@ def test_atomic_sums(check, dtype, arch):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u4", "i8"], ids=str)
 def test_atomic_extremes(check, dtype):
-    check(extremes, data(dtype, 64), data(dtype, 8), 64)
+    check(extremes, numbers(dtype, 64), numbers(dtype, 8), 64)
 
 
 @triton.jit
@@ -517,7 +263,7 @@ def test_atomic_sums_of_neighbours(check, dtype, arch, case):
     ways = [("relaxed", False, 0), ("acq_rel", False, 0), ("acquire", True, 0), ("release", False, 1)]
     for sem, wanted, first in ways:
         ids = (rng.permutation(m) if wanted else rng.integers(0, m, m)).astype("i4")  # old values have one order
-        o, e = small(m * n + 1)[first:], data(dtype, m * n)
+        o, e = small(m * n + 1)[first:], numbers(dtype, m * n)
         check(add_rows, small(m * n), ids, keep, o, e, end, m, n, down, sem, wanted, arch=arch, warps=warps)
 
 
@@ -572,9 +318,9 @@ KINDS = [("f2", tl.float32, "f4", None), ("f2", tl.float16, "f2", None), (bf16, 
 )
 def test_product(check, dtype, type_, total, precision, shape, warps, turned, arch):
     m, n, k = shape
-    x, y = (data(dtype, *s) for s in ((m, k), (k, n)))
+    x, y = (numbers(dtype, *s) for s in ((m, k), (k, n)))
     x, y = (np.ascontiguousarray(v.T) if t else v for v, t in zip((x, y), turned))
-    acc = data("f4", m, n).astype(total)
+    acc = numbers("f4", m, n).astype(total)
     check(product, x, y, acc, np.zeros_like(acc), m, n, k, type_, *turned, precision, arch=arch, warps=warps)
 
 
@@ -583,9 +329,8 @@ def test_product(check, dtype, type_, total, precision, shape, warps, turned, ar
 @pytest.mark.parametrize(("dtype", "shape"), [("f2", (2, 16, 16, 32)), ("f4", (4, 4, 2, 16))])
 def test_products(check, dtype, shape, warps, arch):
     b, m, n, k = shape
-    check(
-        products, data(dtype, b, m, k), data(dtype, b, k, n), np.zeros((b, m, n), "f4"), *shape, arch=arch, warps=warps
-    )
+    x, y = numbers(dtype, b, m, k), numbers(dtype, b, k, n)
+    check(products, x, y, np.zeros((b, m, n), "f4"), *shape, arch=arch, warps=warps)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -599,11 +344,11 @@ def test_pipelined_products(check, dtype, shape, warps, stages, turned):
     if k * np.dtype(dtype).itemsize < 32:
         pytest.skip("8-bit products need K of 32")
     depth = 5 * k - 8
-    x, y = data(dtype, m, depth), data(dtype, *((n, depth) if turned else (depth, n)))
+    x, y = numbers(dtype, m, depth), numbers(dtype, *((n, depth) if turned else (depth, n)))
     check(matmul, x, y, np.zeros((m, n), "f4"), depth, m, n, k, turned, False, warps=warps, stages=stages)
 
 
 @pytest.mark.parametrize("arch", [80, 90])
 def test_loops_that_count_down(check, arch):
-    x, y = data("f2", 64, 128), data("f2", 128, 64)
+    x, y = numbers("f2", 64, 128), numbers("f2", 128, 64)
     check(matmul, x, y, np.zeros((64, 64), "f4"), 128, 64, 64, 32, False, True, arch=arch)

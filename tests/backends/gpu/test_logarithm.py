@@ -5,8 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import run_cuda
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of, run_cuda
 from tests.ops.test_expand import error_in_ulps
 from tritium.insight import emulator
 

@@ -3,7 +3,6 @@
 import inspect
 import types
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -18,6 +17,7 @@ from tests.backends.cpu import (
 )
 from tests.backends.cpu.kernels import module as module_of
 from tests.backends.gpu.modules import H100, binary, run_cuda
+from tests.backends.gpu.samples import agree
 from tests.exec import test_exec
 from tritium import ops
 from tritium.backends.cpu.fuse import ops as cpu_ops
@@ -58,19 +58,6 @@ def checking(run):
         return ""
 
     return check
-
-
-def agree(theirs, mine, tolerance=0.0):
-    """Equal integers; floats as close as fast division, exponentials and atomics in any order allow."""
-    for k, (x, y) in enumerate(zip(theirs, mine, strict=True)):
-        if isinstance(x, np.ndarray):
-            if x.dtype.kind in "iub":
-                np.testing.assert_array_equal(y, x, err_msg=f"argument {k}")
-            else:
-                loose = max(tolerance, 16 * float(ml_dtypes.finfo(x.dtype).eps))
-                np.testing.assert_allclose(
-                    y.astype(np.float64), x.astype(np.float64), rtol=loose, atol=loose, err_msg=f"argument {k}"
-                )
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data
-from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_redundant_loads import ttgir_of
 from tritium.backends.gpu.rewrite.nest_loops import nest_loops
 from tritium.insight import emulator

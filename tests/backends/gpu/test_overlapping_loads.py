@@ -7,7 +7,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data
+from tests.backends.gpu.samples import numbers
 from tritium.backends.compiler import GPUTarget
 
 
@@ -23,7 +23,7 @@ def smoothed(x, o, N, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("n", [1024, 1008, 1021, 3])
 def test_neighbours(check, n, warps):
-    check(smoothed, data("f4", 1024), np.zeros(1024, "f4"), n, 512, grid=(2,), warps=warps)
+    check(smoothed, numbers("f4", 1024), np.zeros(1024, "f4"), n, 512, grid=(2,), warps=warps)
 
 
 @triton.jit
@@ -41,7 +41,8 @@ def filtered(x, w, o, H, W, BLOCK_Y: tl.constexpr, BLOCK_X: tl.constexpr):
 
 @pytest.mark.parametrize(("h", "w"), [(16, 128), (15, 112), (9, 61)])
 def test_a_filter(check, h, w):
-    check(filtered, data("f4", h, w), data("f4", 9), np.zeros((h, w), "f4"), h, w, 8, 64, grid=(2, 2), tolerance=1e-5)
+    check(filtered, numbers("f4", h, w), numbers("f4", 9), np.zeros((h, w), "f4"), h, w, 8, 64, grid=(2, 2),
+          tolerance=1e-5)  # fmt: skip
 
 
 def ptx(kernel, signature, constants):
@@ -68,7 +69,7 @@ def changed_between(x, o, N: tl.constexpr):
 
 
 def test_what_a_store_changes_is_loaded_again(check):
-    x = np.concatenate([data("f4", 256), np.zeros(16, "f4")])
+    x = np.concatenate([numbers("f4", 256), np.zeros(16, "f4")])
     check(changed_between, x, np.zeros(256, "f4"), 256, warps=1)
 
 
@@ -84,4 +85,4 @@ def extrema_of_differences(x, o, rows, N: tl.constexpr):
 
 @pytest.mark.parametrize("warps", [1, 4])
 def test_in_a_loop_with_reductions(check, warps):
-    check(extrema_of_differences, data("f4", 6, 512), np.zeros(1, "f4"), 6, 512, warps=warps, tolerance=1e-4)
+    check(extrema_of_differences, numbers("f4", 6, 512), np.zeros(1, "f4"), 6, 512, warps=warps, tolerance=1e-4)

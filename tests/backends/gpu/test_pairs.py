@@ -5,7 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data
+from tests.backends.gpu.samples import numbers
 from tritium.backends.compiler import GPUTarget
 
 
@@ -18,11 +18,11 @@ def ordered_pairs(x, index, o, p, N: tl.constexpr, AWAY: tl.constexpr):
     shape: tl.constexpr = [N // (2 * AWAY), 2, AWAY]
     second = tl.arange(0, 2)[None, :, None]
     first = 1 - second
-    pairs, numbers = tl.reshape(bits, shape), tl.reshape(i, shape)
+    pairs, indices = tl.reshape(bits, shape), tl.reshape(i, shape)
     left = tl.broadcast_to(tl.sum(pairs * first, 1)[:, None, :], shape)
     right = tl.broadcast_to(tl.sum(second * pairs, 1)[:, None, :], shape)
-    left_number = tl.broadcast_to(tl.sum(numbers * first.to(i.dtype), 1)[:, None, :], shape)
-    right_number = tl.broadcast_to(tl.sum(numbers * second.to(i.dtype), 1)[:, None, :], shape)
+    left_number = tl.broadcast_to(tl.sum(indices * first.to(i.dtype), 1)[:, None, :], shape)
+    right_number = tl.broadcast_to(tl.sum(indices * second.to(i.dtype), 1)[:, None, :], shape)
     left, right = tl.reshape(left, v.shape), tl.reshape(right, v.shape)
     swap = left.to(tl.float32, bitcast=True) > right.to(tl.float32, bitcast=True)
     difference = tl.where(swap, left ^ right, tl.zeros_like(bits))
@@ -35,9 +35,9 @@ def ordered_pairs(x, index, o, p, N: tl.constexpr, AWAY: tl.constexpr):
 @pytest.mark.parametrize("away", [1, 4, 8, 64, 128])
 @pytest.mark.parametrize("index", ["i2", "i4"])
 def test_pairs(check, index, away, warps):
-    numbers = np.arange(256).astype(index)
+    places = np.arange(256).astype(index)
     out = np.zeros(256, "f4"), np.zeros(256, "i4")
-    check(ordered_pairs, data("f4", 256), numbers, *out, 256, away, warps=warps)
+    check(ordered_pairs, numbers("f4", 256), places, *out, 256, away, warps=warps)
 
 
 @triton.jit
@@ -52,7 +52,7 @@ def other_masks(x, o, N: tl.constexpr):
 
 
 def test_other_masks(check):
-    check(other_masks, data("i4", 256), np.zeros(128, "i4"), 256, warps=1)
+    check(other_masks, numbers("i4", 256), np.zeros(128, "i4"), 256, warps=1)
 
 
 @pytest.mark.parametrize(("away", "shuffles"), [(1, 0), (4, 2 * 8)])
@@ -78,4 +78,4 @@ def differences(x, o, p, N: tl.constexpr):
 
 
 def test_differences_of_constants_and_truth_values(check):
-    check(differences, data("i4", 256), np.zeros(256, "i4"), np.zeros(256, "i8"), 256, warps=1)
+    check(differences, numbers("i4", 256), np.zeros(256, "i4"), np.zeros(256, "i8"), 256, warps=1)

@@ -7,8 +7,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data
-from tests.backends.gpu.test_language import module_of
 from tritium.insight import emulator
 
 pytestmark = pytest.mark.sampled

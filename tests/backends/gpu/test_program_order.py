@@ -5,8 +5,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import rng
-from tests.backends.gpu.test_language import module_of
 from tritium.backends.nvptx.isa.target import NvTarget
 from tritium.insight import emulator
 

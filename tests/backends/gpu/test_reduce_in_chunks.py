@@ -5,7 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium import ops
 from tritium.backends.gpu.rewrite.reduce_in_chunks import CHUNK, MOST, reduce_in_chunks
 from tritium.backends.nvptx.isa.target import NvTarget

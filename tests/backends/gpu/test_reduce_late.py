@@ -5,7 +5,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data, module_of
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import numbers
 from tritium import ops
 from tritium.backends.gpu.rewrite.reduce_late import reduce_late
 from tritium.backends.nvptx.isa.target import NvTarget
@@ -77,21 +78,21 @@ def columns(out, p, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 
 @pytest.mark.parametrize("n", [0, 1, 256, 1500, 4099])
 def test_results(check, n):
-    check(extremes, np.zeros(3, "f4"), data("f4", n + 1), n, BLOCK, warps=4, tolerance=1e-4)
-    check(bits, np.zeros(2, "i4"), data("i4", n + 1), n, 0, BLOCK, warps=4)
-    check(bits, np.zeros(2, "i4"), data("i4", n + 1), n, 7, BLOCK, warps=1)
+    check(extremes, np.zeros(3, "f4"), numbers("f4", n + 1), n, BLOCK, warps=4, tolerance=1e-4)
+    check(bits, np.zeros(2, "i4"), numbers("i4", n + 1), n, 0, BLOCK, warps=4)
+    check(bits, np.zeros(2, "i4"), numbers("i4", n + 1), n, 7, BLOCK, warps=1)
 
 
 @pytest.mark.parametrize("n", [1, 1500, 4099])
 def test_scaled_sums(check, n):
-    check(log_of_sum, np.zeros(1, "f4"), data("f4", n), n, BLOCK, warps=4, tolerance=1e-5)
-    check(log_of_sum, np.zeros(1, "f4"), data("f2", n), n, 1024, warps=2, tolerance=1e-5)
+    check(log_of_sum, np.zeros(1, "f4"), numbers("f4", n), n, BLOCK, warps=4, tolerance=1e-5)
+    check(log_of_sum, np.zeros(1, "f4"), numbers("f2", n), n, 1024, warps=2, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("n", [1, 100, 257])
 def test_tiles(check, n):
-    check(matrix_vector, np.zeros(8, "f4"), data("f4", 8 * n), data("f4", n), n, 8, 64, warps=4, tolerance=1e-4)
-    check(columns, np.zeros(32, "f4"), data("f4", 32 * n), n, 16, 32, warps=4, tolerance=1e-4)
+    check(matrix_vector, np.zeros(8, "f4"), numbers("f4", 8 * n), numbers("f4", n), n, 8, 64, warps=4, tolerance=1e-4)
+    check(columns, np.zeros(32, "f4"), numbers("f4", 32 * n), n, 16, 32, warps=4, tolerance=1e-4)
 
 
 # --- which stay -------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def in_loops(kernel, *args):
 
 
 def test_which_stay():
-    x, out = data("f4", 64), np.zeros(64, "f4")
+    x, out = numbers("f4", 64), np.zeros(64, "f4")
     assert in_loops(extremes, out, x, 64, BLOCK) == 0
     assert in_loops(log_of_sum, out, x, 64, BLOCK) == 1  # the maximum is needed at once
     assert in_loops(shown, out, x, 64, BLOCK) == 1

@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data
+from tests.backends.gpu.samples import numbers
 from tritium import ops
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu.analysis.operand_order import order_matters
@@ -33,13 +33,13 @@ def sums(x, o, M: tl.constexpr, K: tl.constexpr, AXIS: tl.constexpr):
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1024), (4, 512), (64, 32), (512, 8)])
 def test_sums(check, rows, columns, axis, warps):
     o = np.zeros(columns if axis == 0 else rows, "f4")
-    check(sums, data("f4", rows, columns), o, rows, columns, axis, warps=warps)
+    check(sums, numbers("f4", rows, columns), o, rows, columns, axis, warps=warps)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i8", "f2", bf16, "f8"], ids=str)
 def test_every_type_across_warps(check, dtype):
     total = {"i1": "i4", "i2": "i4", bf16: bf16}.get(dtype, dtype)
-    check(sums, data(dtype, 2, 256), np.zeros(2, total), 2, 256, 1, warps=16)
+    check(sums, numbers(dtype, 2, 256), np.zeros(2, total), 2, 256, 1, warps=16)
 
 
 @triton.jit
@@ -61,7 +61,7 @@ def truths_and_places(x, o, p, q, N: tl.constexpr):
 @pytest.mark.parametrize("warps", [4, 16])
 def test_values_of_several_sizes(check, warps):
     arrays = np.zeros(1, "i2"), np.zeros(1, "i8"), np.zeros(1, bool)
-    check(truths_and_places, data("i2", 512), *arrays, 512, warps=warps)
+    check(truths_and_places, numbers("i2", 512), *arrays, 512, warps=warps)
 
 
 @triton.jit
@@ -185,7 +185,7 @@ def moments(x, o, s, c, M: tl.constexpr, K: tl.constexpr, COUNTED: tl.constexpr)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1024), (2, 512), (32, 64)])
 def test_weights_that_are_constants(check, rows, columns, warps):
     outs = [np.ones(rows, "f4") for _ in range(3)]
-    check(moments, data("f4", rows, columns), *outs, rows, columns, True, warps=warps, tolerance=1e-5)
+    check(moments, numbers("f4", rows, columns), *outs, rows, columns, True, warps=warps, tolerance=1e-5)
 
 
 def shuffles(counted):
@@ -225,7 +225,7 @@ def extremes(x, o, M: tl.constexpr, K: tl.constexpr):
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_extremes_or_nan(check, dtype):
-    x = data(dtype, 8, 256)
+    x = numbers(dtype, 8, 256)
     x[1, 3], x[2, 0], x[3, 255], x[4, 7] = np.nan, np.inf, -np.inf, -np.nan
     check(extremes, x, np.zeros(16, dtype), 8, 256, warps=4)
 
@@ -242,5 +242,5 @@ def centred(x, o, rows, K: tl.constexpr, BLOCK: tl.constexpr):
 
 @pytest.mark.parametrize("columns", [256, 200])
 def test_programs_without_a_row_store_nothing(check, columns):
-    x = data("f4", 6, columns)
+    x = numbers("f4", 6, columns)
     check(centred, x, np.full((6, columns), 7, "f4"), 4, columns, 256, grid=(6,), tolerance=1e-6)

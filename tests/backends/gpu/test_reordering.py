@@ -7,9 +7,9 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data, rng
 from tests.backends.gpu.test_index_loads import SIZES, page_table
-from tests.backends.gpu.test_language import module_of
 from tests.backends.gpu.test_loops import ARCHS
 from tritium.insight import emulator
 from tritium.interp.machine import interpret

@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tests.backends.lower.schedule_text import schedule_text
 from tritium import ops, passes
 from tritium.backends import get

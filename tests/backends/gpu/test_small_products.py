@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium import passes
 from tritium.backends.gpu.passes import pipeline
 from tritium.backends.nvptx.isa.target import NvTarget

@@ -8,8 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import run_cuda
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of, run_cuda
 from tritium.insight import emulator
 
 pytestmark = pytest.mark.sampled

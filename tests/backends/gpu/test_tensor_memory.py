@@ -9,11 +9,9 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import binary
-from tests.backends.gpu.samples import data
+from tests.backends.gpu.modules import binary, module_of
+from tests.backends.gpu.samples import agree, data
 from tests.backends.gpu.test_dots_in_flight import rounds_of
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
 from tests.backends.gpu.test_plain_dots import along
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.nvptx.assemble.ptxas import ptxas

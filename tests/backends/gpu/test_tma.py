@@ -7,10 +7,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import run_cuda
-from tests.backends.gpu.samples import data, rng
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import module_of, run_cuda
+from tests.backends.gpu.samples import agree, data, rng
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.gpu.pipeline import warp_plan
 from tritium.insight import emulator

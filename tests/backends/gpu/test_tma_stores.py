@@ -6,9 +6,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.modules import run_cuda
-from tests.backends.gpu.test_language import module_of
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu.modules import module_of, run_cuda
+from tests.backends.gpu.samples import agree
 from tritium.backends.gpu.analysis.preconditions import Assumptions
 from tritium.backends.gpu.pipeline import tma_stores
 from tritium.insight import emulator

@@ -1,16 +1,20 @@
 """The first elements of rows in order: compared with the interpreter and with NumPy, as in `test_language`."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import WARPS, bf16, data, module_of
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import WARPS, numbers
 from tritium.backends.gpu.rewrite import sort_topk
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 
 pytestmark = pytest.mark.sampled
+
+bf16 = ml_dtypes.bfloat16
 
 
 @triton.jit
@@ -35,20 +39,20 @@ def check_best(check, x, best, down, warps):
     ((64, 8), 2), ((64, 8), 4), ((2, 256), 16),
 ])  # fmt: skip
 def test_topk(check, shape, best, warps):
-    check_best(check, data("f4", *shape), best, warps > 2, warps)
+    check_best(check, numbers("f4", *shape), best, warps > 2, warps)
 
 
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "u8", "f2", bf16, "f4", "f8"], ids=str)
 def test_topk_of_every_type(check, dtype, down):
-    check(best_of_rows, data(dtype, 4, 64), np.zeros((4, 8), dtype), 4, 64, 8, down)
+    check(best_of_rows, numbers(dtype, 4, 64), np.zeros((4, 8), dtype), 4, 64, 8, down)
 
 
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_topk_of_what_compares_with_nothing(check, dtype, down):
     """Equal elements, zeros of both signs, infinities; and numbers that compare with nothing, which come last."""
-    x = data(dtype, 2, 64)
+    x = numbers(dtype, 2, 64)
     x[:, ::3], x[:, 1::5], x[:, 2::7], x[:, 3::13], x[0, 5::11] = 0.0, -0.0, np.inf, -np.inf, np.nan
     for best in (4, 32):
         check_best(check, x, best, down, 1)
@@ -64,13 +68,13 @@ def best_of_cube(x, o, M: tl.constexpr, K: tl.constexpr, L: tl.constexpr, BEST: 
 @pytest.mark.parametrize("best", [2, 16])
 @pytest.mark.parametrize("warps", WARPS)
 def test_topk_of_a_cube(check, best, warps):
-    check(best_of_cube, data("i4", 4, 2, 32), np.zeros((4, 2, best), "i4"), 4, 2, 32, best, warps=warps)
+    check(best_of_cube, numbers("i4", 4, 2, 32), np.zeros((4, 2, best), "i4"), 4, 2, 32, best, warps=warps)
 
 
 @pytest.mark.parametrize("warps", WARPS)
 def test_topk_by_sorting_all(check, warps, monkeypatch):
     monkeypatch.setattr(sort_topk, "WRITTEN_OUT", 0)
-    check_best(check, data("f4", 8, 64), 16, True, warps)
+    check_best(check, numbers("f4", 8, 64), 16, True, warps)
 
 
 @triton.jit
@@ -86,7 +90,7 @@ def best_in_turn(x, o, N: tl.constexpr, K: tl.constexpr):
 
 @pytest.mark.parametrize("warps", WARPS)
 def test_topk_in_a_loop(check, warps):
-    check(best_in_turn, data("i4", 1024), np.zeros(8, "i4"), 256, 8, warps=warps)
+    check(best_in_turn, numbers("i4", 1024), np.zeros(8, "i4"), 256, 8, warps=warps)
 
 
 @triton.jit

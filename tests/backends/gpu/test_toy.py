@@ -8,7 +8,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.test_modules import BATTERY, borrowed, checking
 from tests.backends.gpu.toy import collection, machine
 from tests.backends.gpu.toy.target import TOY

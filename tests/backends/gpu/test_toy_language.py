@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.backends.gpu import test_language
-from tests.backends.gpu.test_language import in_segments, module_of  # noqa: F401  (a fixture)
-from tests.backends.gpu.test_modules import agree
+from tests.backends.gpu import test_language, test_scans_and_sorts
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import agree
+from tests.backends.gpu.test_scans_and_sorts import in_segments  # noqa: F401  (a fixture)
 from tests.backends.gpu.test_topk import test_topk, test_topk_of_a_cube  # noqa: F401
 from tests.backends.gpu.toy import machine
 from tritium import backends
@@ -31,9 +32,10 @@ def check(monkeypatch):
 
 # Those that depend on how many lanes a warp has.
 globals().update({name: getattr(test_language, name) for name in (
-    "test_reduction_of_a_spread_and_a_loaded_tile", "test_sort", "test_sort_in_loops_over_threads",
-    "test_scan", "test_scan_in_segments", "test_scan_of_what_does_not_fit_into_shared_memory",
-    "test_values_with_indices", "test_scalars_side_by_side", "test_gather", "test_histogram",
-    "test_map_of_pairs", "test_atomic_extremes",
-    "test_pipelined_products",
+    "test_reduction_of_a_spread_and_a_loaded_tile", "test_scalars_side_by_side", "test_gather", "test_histogram",
+    "test_map_of_pairs", "test_atomic_extremes", "test_pipelined_products",
+)})  # fmt: skip
+globals().update({name: getattr(test_scans_and_sorts, name) for name in (
+    "test_sort", "test_sort_in_loops_over_threads", "test_scan", "test_scan_in_segments",
+    "test_scan_of_what_does_not_fit_into_shared_memory", "test_values_with_indices",
 )})  # fmt: skip

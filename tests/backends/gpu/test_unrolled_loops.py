@@ -5,7 +5,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.test_language import data, module_of
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import numbers
 from tritium import ops, passes
 from tritium.backends import get
 from tritium.backends.compiler import GPUTarget
@@ -34,7 +35,7 @@ def row_sums(x, o, least, N: tl.constexpr, BLOCK: tl.constexpr):
 
 @pytest.mark.parametrize("n", [1, 256, 257, 1000, 2048, 4096, 4900])
 def test_masked_iterations(check, n):
-    check(row_sums, data("f4", n), np.zeros(256, "f4"), np.zeros(256, "f4"), n, 256, warps=4)
+    check(row_sums, numbers("f4", n), np.zeros(256, "f4"), np.zeros(256, "f4"), n, 256, warps=4)
 
 
 @triton.jit
@@ -47,7 +48,7 @@ def counted_down(x, o, N: tl.constexpr):
 
 
 def test_steps_back_and_stores_in_order(check):
-    check(counted_down, data("i4", 64), np.zeros(9 * 64, "i4"), 64)
+    check(counted_down, numbers("i4", 64), np.zeros(9 * 64, "i4"), 64)
 
 
 def loops_of(kernel, *args):
@@ -60,7 +61,7 @@ def loops_of(kernel, *args):
 
 def test_which_loops_are_written_out():
     out = np.zeros(256, "f4")
-    assert [loops_of(row_sums, data("f4", n), out, out, n, 256) for n in (2048, 2049, 4096)] == [0, 0, 1]
+    assert [loops_of(row_sums, numbers("f4", n), out, out, n, 256) for n in (2048, 2049, 4096)] == [0, 0, 1]
 
 
 # --- by a factor ------------------------------------------------------------------------------------------------------
@@ -278,7 +279,7 @@ def pointers_of_the_loop(out, p, begin, end, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(("begin", "end"), [(0, 1500), (17, 1500), (-600, 1400), (-600, -87), (5, 3), (-300, 0)])
 @pytest.mark.parametrize("kernel", [segment_sum, up_to_one_of_two, pointers_of_the_loop], ids=lambda k: k.__name__)
 def test_segments(check, kernel, begin, end):
-    check(kernel, np.zeros(BLOCK, "f4"), data("f4", 2200), begin, end, BLOCK)
+    check(kernel, np.zeros(BLOCK, "f4"), numbers("f4", 2200), begin, end, BLOCK)
 
 
 def test_segments_are_unrolled():
@@ -308,7 +309,7 @@ def row_sum_behind_a_pointer(out, p, n, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("n", [-7, 0, 1, 128, 129, 1024, 1900])
 @pytest.mark.parametrize("kernel", [row_sum_by_blocks, row_sum_behind_a_pointer], ids=lambda kernel: kernel.__name__)
 def test_loops_over_blocks(check, kernel, n):
-    check(kernel, np.zeros(BLOCK, "f4"), data("f4", max(n, 1)), n, BLOCK, tolerance=1e-5)
+    check(kernel, np.zeros(BLOCK, "f4"), numbers("f4", max(n, 1)), n, BLOCK, tolerance=1e-5)
 
 
 @triton.jit

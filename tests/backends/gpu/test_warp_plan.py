@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.test_program_order import triangle
 from tests.backends.gpu.test_small_products import arrays, product, tiles_with_bias
 from tritium import passes

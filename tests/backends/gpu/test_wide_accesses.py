@@ -6,8 +6,8 @@ import numpy as np
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data
-from tests.backends.gpu.test_language import module_of
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.backends.gpu.passes import pipeline
 from tritium.backends.nvptx.isa.target import NvTarget

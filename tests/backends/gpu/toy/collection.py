@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 
-from tests.backends.gpu.test_language import module_of
+from tests.backends.gpu.modules import module_of
 from tritium.kernels import (
     add_relu_mul,
     attention,
