@@ -1,7 +1,8 @@
-"""What kernels in the style of public libraries come to on an H100 (sm_90a): compile time by stage, registers, spills.
+"""What kernels in the style of public libraries come to on a GPU: compile time by stage, registers, spills.
 
     python benchmarks/gpu_code.py                          # all cases of gpu_code_cases.py; no GPU is needed
     python benchmarks/gpu_code.py argmax --workers 4       # those with a word in their name
+    python benchmarks/gpu_code.py --arch 80                # for another architecture than the H100's, sm_90a
     python benchmarks/gpu_code.py --json after.json --before before.json
 
 Where Triton is installed, it compiles the same source for the same target beside tritium. Each case has a worker
@@ -45,7 +46,7 @@ def set_up(folder: str, sides: list[str]) -> None:
     for name in ("TRITON_CACHE_DIR", "TRITIUM_CACHE_DIR"):
         os.environ[name] = str(Path(folder) / str(os.getpid()))
     for who in sides:
-        measure((who, SMALL))
+        measure((who, SMALL, 90))
 
 
 def source(side, case):
@@ -71,17 +72,17 @@ def source(side, case):
 
 def measure(job):
     """The figures of one case on one side; an error is one of them."""
-    who, case = job
+    who, case, arch = job
     try:
-        return who, case.name, figures(importlib.import_module(who), case)
+        return who, case.name, figures(importlib.import_module(who), case, arch)
     except Exception as error:  # a case that one side refuses is a result
         return who, case.name, {"error": f"{type(error).__name__}: {str(error).strip()[-120:]}"}
 
 
-def figures(side, case) -> dict[str, float]:
+def figures(side, case, arch=90) -> dict[str, float]:
     """Compile a case and read what it came to."""
     importlib.import_module(f"{side.__name__}.language")
-    target = importlib.import_module(f"{side.__name__}.backends.compiler").GPUTarget("cuda", 90, 32)
+    target = importlib.import_module(f"{side.__name__}.backends.compiler").GPUTarget("cuda", arch, 32)
     stages, knobs = {}, importlib.import_module(f"{side.__name__}.knobs")
 
     def listen(**said):
@@ -94,7 +95,7 @@ def figures(side, case) -> dict[str, float]:
     made = side.compile(wanted, target=target, options=options)
     spent, passed = (time.thread_time() - start) * 1e3, (time.perf_counter() - began) * 1e3
     text = made.asm["ptx"]
-    said = assembled(text)
+    said = assembled(text, arch)
     metadata = made.metadata._asdict()
     ours = metadata.get("n_regs") is not None and side.__name__ == "tritium"
     return {
@@ -108,14 +109,14 @@ def figures(side, case) -> dict[str, float]:
     }  # fmt: skip
 
 
-def assembled(text: str) -> str:
+def assembled(text: str, arch: int) -> str:
     """What ptxas says of a PTX text."""
     from tritium.backends.nvptx.assemble.ptxas import ptxas
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "k.ptx"
         path.write_text(text)
-        command = [ptxas(), "-v", "-arch=sm_90a", str(path), "-o", str(path.with_suffix(".cubin"))]
+        command = [ptxas(), "-v", f"-arch=sm_{arch}{'a' if arch >= 90 else ''}", str(path), "-o", str(path.with_suffix(".cubin"))]
         return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
@@ -201,6 +202,7 @@ def totals(label: str, found) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="compile cases with one of these words in their names")
+    parser.add_argument("--arch", type=int, default=90)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--before", help="figures of an earlier run to compare with")
@@ -214,7 +216,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(options.workers, context, set_up, (folder, sides)) as pool:
-            jobs = [(who, case) for case in cases for who in sides]
+            jobs = [(who, case, options.arch) for case in cases for who in sides]
             for who, name, x in pool.map(measure, jobs):
                 found[who][name] = x
     mine, names = found["tritium"], [case.name for case in cases]
