@@ -116,7 +116,8 @@ def assembled(text: str, arch: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "k.ptx"
         path.write_text(text)
-        command = [ptxas(), "-v", f"-arch=sm_{arch}{'a' if arch >= 90 else ''}", str(path), "-o", str(path.with_suffix(".cubin"))]
+        name = f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
+        command = [ptxas(), "-v", f"-arch={name}", str(path), "-o", str(path.with_suffix(".cubin"))]
         return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 

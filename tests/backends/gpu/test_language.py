@@ -352,3 +352,10 @@ def test_pipelined_products(check, dtype, shape, warps, stages, turned):
 def test_loops_that_count_down(check, arch):
     x, y = numbers("f2", 64, 128), numbers("f2", 128, 64)
     check(matmul, x, y, np.zeros((64, 64), "f4"), 128, 64, 64, 32, False, True, arch=arch)
+
+
+@pytest.mark.parametrize("depth", [64, 264, 512])
+def test_copies_behind_the_dots_of_a_block_alone(check, depth):
+    """Four buffers leave no room for another block on this processor."""
+    x, y = numbers("f2", 64, depth), numbers("f2", depth, 64)
+    check(matmul, x, y, np.zeros((64, 64), "f4"), depth, 64, 64, 64, False, False, arch=86, stages=4)

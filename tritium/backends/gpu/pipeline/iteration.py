@@ -88,6 +88,7 @@ class IterationEmitter:
         self.put = {}  # buffers that several dots read
         self.started, self.over = {}, 0  # issued dots in order, and how many of them are finished
         self.meeting: Callable[[], list] | None = None  # runs behind the barrier
+        self.beside_dot: Callable[[], list] | None = None  # runs behind the first dot that reads registers
         self.outcome = []
 
     def body(self) -> list[Value]:
@@ -141,7 +142,9 @@ class IterationEmitter:
             return ops.select(self.b, self.value(mask), found, self.value(other))
         if op in schedule.info.in_registers:
             operands = [self.in_registers(op, x, operand) for x, operand in zip(op.operands, "ab")]
-            return self.b.place(op.replace(operands=(*operands, self.value(op.operands[2]))))
+            made = self.b.place(op.replace(operands=(*operands, self.value(op.operands[2]))))
+            self.started_beside_dot()
+            return made
         if op in schedule.by_threads:
             return self.by_threads(op)
         if op.kind is ops.load and self.more is not None:
@@ -253,6 +256,12 @@ class IterationEmitter:
         if self.meeting is not None:
             ops.barrier(self.b)
             self.outcome, self.meeting = self.meeting(), None
+        return self.outcome
+
+    def started_beside_dot(self) -> list[Value]:
+        """Once: run `beside_dot`."""
+        if self.beside_dot is not None:
+            self.outcome, self.beside_dot = self.beside_dot(), None
         return self.outcome
 
     def dot(self, op: Op, pending: int | None) -> Value:

@@ -5,6 +5,9 @@
       b = load pb(i)         ->       issue the copies of iteration i + S - 1
       acc += a @ b                    acc += buffer_a[i % S] @ buffer_b[i % S]
 
+Where a block has a multiprocessor to itself, and three stages or more, copies are issued behind the first dot that
+reads registers: else tensor cores idle while its warps compute addresses.
+
 A tile that a dot reads from registers, or that other ops use first, is read back from its buffer. So are 1-D tiles such
 as scales: each user reads them in its own layout.
 
@@ -97,7 +100,8 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         schedule = schedule_dots(info, loads, "copies", stages)
         if reordering is not None and not reordering.take(schedule.pairs):
             return None
-        return _Pipelined(schedule, b, stages, kept, thread_copies, trips).build()
+        late = stages > 2 and _alone(info, loads.loads, stages, module, target)
+        return _Pipelined(schedule, b, stages, kept, thread_copies, trips, late).build()
 
     swept = sweep(module, rule)
     return module if swept is module else dce(assumed.stated_by(swept))
@@ -111,6 +115,15 @@ def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: 
     sums = sum(registers_of(x.type, threads, packed=True) for x in info.loop.operands[3:])
     room = min(target.cost.thread_copy_registers, (most - sums) // 2)
     return sum(registers_of(load.type, threads) for load in loads) * (1 if info.dots else 2) <= room
+
+
+def _alone(info: LoopInfo, loads: Sequence[Op], stages: int, module: Module, target: Target) -> bool:
+    """True if a multiprocessor has room for one block: no other multiplies while the warps of one issue copies."""
+    warps, machine = module.attrs["num_warps"], target.machine
+    sums = sum(registers_of(x.type, target.warp_size * warps, packed=True) for x in info.loop.operands[3:])
+    buffers = stages * sum(gpu_ops.bytes_of(load.type) for load in loads)
+    registers = sums + target.multiprocessor.beside_tiles_at_ease
+    return buffers > machine.shared_of(2) or machine.programs_of(warps, registers) == 1
 
 
 def _through_registers(info: LoopInfo, thread_copies: Sequence[Op]) -> Capabilities:
@@ -171,13 +184,15 @@ class _Kept:
 class _Pipelined:
     """Emits a loop whose iterations issue the copies of later ones, or load what threads copy (`thread_copies`).
 
-    If the loop has fewer `trips` than stages (0: not known), the copies of all of them are issued in front.
+    If the loop has fewer `trips` than stages (0: not known), the copies of all of them are issued in front. Those of an
+    iteration start behind its wait; if that is `late`, behind its first dot that reads registers, so that addresses
+    are computed while tensor cores are busy.
     """
 
     def __init__(self, schedule: Schedule, b: Rewriter, stages: int, kept: _Kept, thread_copies: Sequence[Op],
-                 trips: int):  # fmt: skip
+                 trips: int, late: bool):  # fmt: skip
         self.schedule, self.b, self.body, self.kept = schedule, b, schedule.body, kept
-        self.thread_copies, self.in_front = thread_copies, 0 < trips < stages
+        self.thread_copies, self.in_front, self.late = thread_copies, 0 < trips < stages, late
         self.slots, self.stages = (trips, trips + 1) if self.in_front else (stages, stages)
         lo, hi, self.step, *_ = schedule.loop.operands
         self.index, self.emission = lo.type, Emission(schedule, b, hi)
@@ -274,12 +289,16 @@ class _Pipelined:
         emitter = IterationEmitter(self.emission, dict(zip(self.body.args, (i, *own))), slot)
         more = self.emission.has_iteration(ahead_i)
         start = lambda: self.issue_copies(fill, ahead_i, ahead, more) if not self.in_front else self.issue_none(ahead)
-        if not self.schedule.in_flight:
-            following, ends = start(), emitter.body()
-        else:
+        if self.schedule.in_flight:
             emitter.meeting = start
             ends = emitter.body()
             following = emitter.met()
+        elif self.late:
+            emitter.beside_dot = start
+            ends = emitter.body()
+            following = emitter.started_beside_dot()
+        else:
+            following, ends = start(), emitter.body()
         self.store_thread_copies(fill, tiles)
         ahead_i = ops.add(b, ahead_i, self.step)
         tiles = self.load_thread_copies(ahead_i, following)
