@@ -85,6 +85,13 @@ def test_products_assemble(arch, dtype):
     assert metadata["n_spills"] == 0
 
 
+def test_128_columns_of_sums_assemble_where_warps_exchange_registers():
+    """Four warps begin with 128 registers: one load of 128 columns would want more."""
+    module, _ = module_of(along, of_product("f2", 128, 128, 32, (0, 0)))
+    assert "tcgen05.ld.sync.aligned.32x32b.x64" in emulator.llvm_of(module, 100, 4)[0]
+    assembled(module, 100, num_warps=4)
+
+
 def test_what_does_not_fit_is_multiplied_by_warps():
     """Few rows or warps, architectures without tensor memory, and integers where it has none for them."""
     for arch, dtype, m, warps in ((100, "f2", 32, 4), (100, "f2", 128, 2), (120, "f2", 128, 4), (103, "i1", 128, 4)):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLUMNS, GRANULE = 512, 32  # that there are, and the fewest that are allocated at once
 MBARRIERS = 8  # more products than that are never in flight
 WORD = 8  # bytes of shared memory for the address, in front of the mbarriers
-MOST = 128  # registers of one instruction
+MOST = 64  # registers of one instruction: with 128, threads that begin with as many cannot be assembled
 COMMITS = "commits_0"  # the register, of the whole kernel
 
 
@@ -149,12 +149,15 @@ def columns(shape: tuple[int, ...]) -> int:
 
 
 def load(g: NvLowering, shape: tuple[int, ...], column: int, kind: str) -> list[Val]:
-    """The registers of a result, once its products are finished."""
-    out = []
-    for address, form, count in _pieces(g, shape, column):
-        names = ", ".join(f"${k}" for k in range(count))
-        body = f"tcgen05.ld.sync.aligned.{form}.b32 {{{names}}}, [${count}]; tcgen05.wait::ld.sync.aligned;"
-        out += statement(g, body, address, gives=[kind] * count)
+    """The registers of a result, once its products are finished. Two instructions share a wait."""
+    out, pieces = [], list(_pieces(g, shape, column))
+    for pair in (pieces[k : k + 2] for k in range(0, len(pieces), 2)):
+        total, body = sum(count for *_, count in pair), ""
+        for k, (_, form, count) in enumerate(pair):
+            names = ", ".join(f"${k * count + n}" for n in range(count))
+            body += f"tcgen05.ld.sync.aligned.{form}.b32 {{{names}}}, [${total + k}]; "
+        body += "tcgen05.wait::ld.sync.aligned;"
+        out += statement(g, body, *(address for address, *_ in pair), gives=[kind] * total)
     fence(g, "before")
     return out
 
