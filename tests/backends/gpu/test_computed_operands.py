@@ -66,13 +66,20 @@ def int4_args(m, trips, block, n=64, deep=64, group=128, tiles=False, dtype="f2"
 
 @pytest.mark.parametrize("stages", [2, 4])
 @pytest.mark.parametrize(("arch", "block", "n", "warps"), [(90, 16, 64, 4), (90, 128, 64, 4), (90, 64, 128, 8),
-                                                           (90, 16, 128, 4), (90, 64, 64, 8), (80, 16, 64, 4)])
+                                                           (90, 16, 128, 4), (90, 64, 64, 8), (80, 16, 64, 4),
+                                                           (80, 64, 64, 4)])
 @pytest.mark.parametrize("tiles", [False, True])
 def test_weights_of_four_bits(check, arch, block, n, warps, tiles, stages):
     """Any number of iterations, with all rows or some."""
     for trips, off in ((0, 0), (1, 3), (2, 0), (5, 5)):
         args = int4_args(block - off, trips, block, n, tiles=tiles)
         check(int4, *args, arch=arch, warps=warps, stages=stages)
+
+
+@pytest.mark.parametrize(("block", "wanted"), [(16, ["dot"]), (64, ["convert", "dot"]), (128, ["convert", "dot"])])
+def test_weights_that_several_warps_read_are_computed_once(block, wanted):
+    """Before Hopper warps along M multiply the same weights, and 16 rows have one warp."""
+    assert moves(ttgir_of(int4, int4_args(block, 4, block), arch=80)) == wanted
 
 
 @pytest.mark.parametrize(("dtype", "group", "deep"), [(bf16, 128, 64), ("f2", 32, 64), (bf16, 32, 128), ("f2", 64, 32)])

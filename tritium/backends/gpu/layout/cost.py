@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....ir import types as T
 from ....ir.core import Op, Value
+from .. import ops as gpu_ops
 from ..ops import bytes_of
 from .choose import Choice
 from .linear import Layout, conversion
@@ -46,7 +48,24 @@ def recompute_cost(choice: Choice, placed: Placed, x: Op, layout: Layout, most: 
 
 
 def replicates_work(choice: Choice, x: Op, layout: Layout) -> bool:
-    """True if recomputing a large broadcast tile in `layout` would repeat its work in several warps."""
-    if choice.is_rematerializable(x) or x.kind in OPERAND:
+    """True if recomputing a large broadcast tile in `layout`, or one that much is computed of, would repeat its work in
+    several warps."""
+    if x.kind in OPERAND:
         return False
-    return choice.cost.converted_registers <= choice.anchor(x).registers <= layout.registers // 2
+    once = choice.anchor(x).registers
+    if not choice.is_rematerializable(x):
+        return choice.cost.converted_registers <= once <= layout.registers // 2
+    converting = choice.cost.barriers_alone + 2 * once  # a store and a load of each element
+    return 2 * once <= layout.registers and 0 < choice.cost.barriers_alone and \
+        converting < (layout.registers - once) * _work(x)
+
+
+def _work(x: Op) -> int:
+    """The elementwise ops that compute a tile from buffers; 0 for index arithmetic and masks, which read none."""
+    size, seen, open_, reads = x.type.numel, {x}, [x], False
+    while open_:
+        new = {y for y in open_.pop().operands if type(y) is Op and type(y.type) is T.Tile} - seen
+        reads = reads or any(y.kind is gpu_ops.buffer_load for y in new)
+        seen |= new
+        open_ += new
+    return sum(y.kind.elementwise and y.type.numel == size for y in seen) if reads else 0
