@@ -85,15 +85,25 @@ def test_nothing_is_gathered(cpu):
     assert "llvm.masked.gather" not in text and "llvm.masked.scatter" not in text
 
 
+def test_masks_leave_chunks_as_wide_as_they_are():
+    """`and` of masks is no remainder, however many lanes have the same."""
+    signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "stride": "i32", "m": "i32", "n": "i32"}
+    sizes = {"MASK": "both", "M": 64, "N": 8}
+    source = triton.compiler.ASTSource(doubled, signature, sizes, {(4,): [["tt.divisibility", 16]]})
+    text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
+    assert "<32 x float>" in text
+
+
 @triton.jit
 def moved(x_ptr, o_ptr, stride, FIXED: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
     i, j = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
     tl.store(o_ptr + i * N + j, tl.load(x_ptr + i * (FIXED or stride) + j))
 
 
-@pytest.mark.parametrize("fixed, n, times", [(None, 64, 1), (None, 16, 2), (None, 8, 4), (1024, 64, 1), (64, 64, 0)])
+@pytest.mark.parametrize("fixed, n, times", [(None, 64, 2), (None, 16, 2), (None, 8, 4), (1024, 64, 2), (64, 64, 0)])
 def test_rows_far_apart_are_prefetched(fixed, n, times):
-    """Eight rows ahead, for each row that a chunk of 32 lanes touches; not where the next row is the next line."""
+    """Eight rows ahead, for each line of memory that a chunk of 32 lanes touches; not where the next row is the next
+    line."""
     signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "stride": "i32"}
     source = triton.compiler.ASTSource(moved, signature, {"FIXED": fixed, "M": 64, "N": n})
     text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
