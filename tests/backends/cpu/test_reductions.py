@@ -199,6 +199,24 @@ def test_map():
     check(build, [I, I, I], [rng.integers(1, 50, (4, 16)).astype(np.int32), *np.zeros((2, 4, 16), np.int32)])
 
 
+@pytest.mark.parametrize("pack", [2, 4])
+@pytest.mark.parametrize("shape", [(4, 64), (64, 2), (2, 8)])
+def test_map_of_packs(shape, pack):
+    """Sixteen packs at a time, of two tiles, to results of two types."""
+    def build(b, x, y, z):
+        v = b.get(x, shape)
+        with b.region([T.i32] * 2 * pack) as region:
+            ones, others = region.args[:pack], region.args[pack:]
+            ops.yield_(b, *[ops.sub(b, p, q) for p, q in zip(ones, others[::-1], strict=True)],
+                       *[ops.lt(b, p, q) for p, q in zip(ones, others, strict=True)])
+        u = ops.mul(b, v, v)
+        differences, smaller = ops.map_(b, u, v, pack=pack, regions=[region.block])
+        b.put(y, differences)
+        b.put(z, ops.cast(b, smaller, to=T.i32))
+
+    check(build, [I, I, I], [rng.integers(-3, 3, shape).astype(np.int32), *np.zeros((2, *shape), np.int32)])
+
+
 @triton.jit
 def masked_sums(x, total, least, rows, columns, stride_row, stride_column, R: tl.constexpr, C: tl.constexpr,
                 BOTH: tl.constexpr):  # fmt: skip

@@ -21,6 +21,7 @@ from ..fuse import uniform_quotients
 from ..fuse.index import ZERO, Chunks, Index, chunks, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
+from .exp import joined
 from .table import statement
 
 if TYPE_CHECKING:
@@ -291,9 +292,24 @@ def _scan_lanes(lo: Lowering, region: Block, xs: Sequence[Val], n: int, reverse:
 # --- maps -------------------------------------------------------------------------------------------------------
 @statement(ops.map_, visits="elements")
 def _map(lo: Lowering, op: Op) -> None:
-    """A map with control flow, or of several elements at once: element by element."""
-    pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)
-    each(lo, op, shape, pack, lambda args: lo.run(op.regions[0], args))
+    """A map with control flow, element by element, or of several elements at once."""
+    (region,), pack, shape = op.regions, op.attrs["pack"], T.shape(op.operands[0].type)
+    walk = chunks(shape, _PACKS * pack)
+    if walk.width < _PACKS * pack or pack & (pack - 1) or not table.lane_by_lane(region):
+        each(lo, op, shape, pack, lambda args: lo.run(region, args))
+        return
+    buffers, w = [lo.allocate(x) for x in op.results], lo.w
+    with walk.each(lo) as idx:
+        xs = [lo.widen(lo.ev(x, idx), walk.width) for x in op.operands]
+        made = inline(lo, region, [w.shuffle(x, None, range(k, walk.width, pack)) for x in xs for k in range(pack)])
+        for j, buffer in enumerate(buffers):
+            parts = [lo.widen(x, _PACKS) for x in made[j * pack:j * pack + pack]]
+            picks = [k * _PACKS + l for l in range(_PACKS) for k in range(pack)]
+            scratch_chunks.write(lo, buffer, idx, w.shuffle(joined(w, parts, walk.width), None, picks))
+    lo.buffers.update(zip(op.results, buffers, strict=True))
+
+
+_PACKS = 16  # neighbouring packs whose elements are computed together
 
 
 def each(lo: Lowering, op: Op, shape: Sequence[int], pack: int, compute: Callable[[list[Val]], Sequence[Val]]) -> None:
