@@ -41,6 +41,23 @@ def test_reduce(shape):
         check(build, [F, F, F, I], [x, *outs], tolerance=1e-5, opt=0)
 
 
+@pytest.mark.parametrize("shape", [(2,) * 9, (4, 2, 1, 2, 8, 4), (3, 2, 2, 4, 2), (2, 16, 2, 2, 2)], ids=str)
+def test_reductions_over_short_axes(shape):
+    """Each depends on the one before, along another axis, as in a bitonic sort: lanes and loops differ in each."""
+    axes, n = [*range(len(shape)), *reversed(range(len(shape)))], int(np.prod(shape))
+
+    def build(b, x, y):
+        v = b.get(x, shape)
+        for axis in axes:
+            total = ops.reduce(b, v, axis=axis, regions=[b.fold(ops.xor, T.i32)])
+            spread = ops.broadcast(b, ops.expand_dims(b, total, axis=axis), shape=shape)
+            place = b.range(shape[axis], axis, len(shape), shape)
+            v = ops.select(b, ops.gt(b, v, spread), ops.sub(b, spread, v), ops.add(b, v, place))
+        b.put(y, ops.reshape(b, v, shape=(n,)))
+
+    check(build, [I, I], [rng.integers(0, 10**6, shape).astype(np.int32), np.zeros(n, np.int32)], opt=0)
+
+
 KINDS_OF_SUM = [
     (ops.add, T.i32),
     (ops.max_, T.i64),

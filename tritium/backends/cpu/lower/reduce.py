@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
+from ....passes.reduce_early import runs_across
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse import uniform_quotients
-from ..fuse.index import ZERO, Chunks, Index, chunks, unravel, width_of
+from ..fuse.index import ZERO, Chunks, Index, chunks, lanes_of, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
 from .exp import joined
+from .merged_loops import merged
 from .table import statement
 
 if TYPE_CHECKING:
@@ -187,15 +189,37 @@ def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
     kept = shape[:axis] + shape[axis + 1:]
     width = loop_nests.width_for(lo, shape, *[t for r in reductions for t in r.elements])
     width = width if all(r.lane_by_lane for r in reductions) else 1
+    tiles = [x for op in roots for x in op.operands]
+    whole, group = chunks(shape, width), math.prod(shape[axis:])
     if all(n == 1 for n in kept):  # chunks along the reduced axis
         order = (*[a for a in range(len(shape)) if a != axis], axis)
         loop_nests.rows(lo, [], reductions, chunks(shape, width, order), [])
+    elif whole.width % group == 0 and group < whole.width and uniform_quotients.width(lo, roots, width) == width \
+            and not any(runs_across(lambda x: uniform_quotients.axis_info_of(lo, x), x, axis) for x in tiles):
+        with merged(lo, whole, tiles, len(shape)).each(lo) as idx:
+            for base, _ in idx:  # strength reduction takes longer than it gains
+                if type(base) is Val:
+                    lo.w.hide(base)
+            _in_lanes(lo, reductions, axis, idx, group, group // shape[axis])
     else:
-        walk = chunks(kept, _regular_width(lo, roots, kept, axis, width))
+        walk = merged(lo, chunks(kept, _regular_width(lo, roots, kept, axis, width)), tiles, axis)
         with walk.each(lo) as idx:
             _column(lo, reductions, axis, shape[axis], idx, walk.width)
     for r in reductions:
         r.close()
+
+
+def _in_lanes(lo: Lowering, reductions: Sequence[Reduction], axis: int, idx: Index, group: int, below: int) -> None:
+    """Combine the lanes of a chunk in groups that are whole along a short axis, `below` elements after each other."""
+    n, at, w = width_of(idx), idx[axis][1], lo.w
+    firsts = [l for l in range(n) if at is None or at.offsets[l] == 0]
+    kept = tuple([(base, lane and lanes_of([lane.offsets[l] for l in firsts])) for base, lane in idx])
+    for r in reductions:
+        xs, size = [lo.widen(lo.ev(x, idx), n) for x in r.op.operands], group
+        while size > below:
+            picks = [[l for l in range(lanes(xs[0].type)) if (l % size >= size // 2) == k] for k in (False, True)]
+            xs, size = combine(lo, r.region, [w.shuffle(x, None, half) for half in picks for x in xs]), size // 2
+        r.deliver((*kept[:axis], *kept[axis + 1:]), xs)
 
 
 def _regular_width(lo: Lowering, roots: Sequence[Op], kept: Sequence[int], axis: int, width: int) -> int:
