@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .... import ops
@@ -115,9 +115,14 @@ class Chunks(NamedTuple):
                 idx[axis] = i
         return tuple(idx)
 
-    def rows(self, lo: Lowering) -> AbstractContextManager[list[Any]]:
+    @contextmanager
+    def rows(self, lo: Lowering) -> Iterator[list[Any]]:
         """Loops over the outer axes; gives their indices."""
-        return lo.loops(self.sizes)
+        with lo.loops(self.sizes) as at:
+            for i, size, axis in zip(at, self.sizes, self.outer, strict=True):
+                if size != self.shape[axis]:  # several axes: strength reduction takes longer than it gains
+                    lo.w.hide(i)
+            yield at
 
     @contextmanager
     def each(self, lo: Lowering) -> Iterator[Index]:

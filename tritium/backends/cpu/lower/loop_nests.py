@@ -15,6 +15,7 @@ from ..fuse import uniform_quotients
 from ..fuse.affine import described, form_of
 from ..fuse.index import Chunks, Index, chunks, width_of
 from . import integers, lines, memory, predication, reduce, runs, scratch_chunks, tile_copies, transpose, views
+from .merged_loops import merged
 from .scratch_chunks import write
 from .table import statement
 from .tile_copies import is_zero
@@ -118,6 +119,7 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
     walk = chunks(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
+    walk = merged(lo, walk, [x for x, _ in pairs], rank)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
     if not unrolled:
         def chunk(base: int | Val, carried: Sequence[Val]) -> Sequence[Val]:

@@ -197,7 +197,7 @@ def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
     elif whole.width % group == 0 and group < whole.width and uniform_quotients.width(lo, roots, width) == width \
             and not any(runs_across(lambda x: uniform_quotients.axis_info_of(lo, x), x, axis) for x in tiles):
         with merged(lo, whole, tiles, len(shape)).each(lo) as idx:
-            for base, _ in idx:  # strength reduction takes longer than it gains
+            for base, _ in idx:  # strength reduction takes longer than it gains here, too
                 if type(base) is Val:
                     lo.w.hide(base)
             _in_lanes(lo, reductions, axis, idx, group, group // shape[axis])
