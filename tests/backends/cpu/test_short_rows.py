@@ -108,3 +108,20 @@ def test_rows_far_apart_are_prefetched(fixed, n, times):
     source = triton.compiler.ASTSource(moved, signature, {"FIXED": fixed, "M": 64, "N": n})
     text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
     assert text.count("call void @llvm.prefetch.p0") == times
+
+
+@triton.jit
+def row_sums(x_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)
+    tl.store(o_ptr + i, tl.sum(tl.load(x_ptr + i[:, None] * N + tl.arange(0, N)[None, :]), 1))
+
+
+@pytest.mark.parametrize("n", [2, 8, 16])
+def test_rows_are_added_up_several_at_a_time(n):
+    """Halves of a chunk's lanes are added, for the rows in it at once."""
+    x, out = np.arange(64 * n, dtype=np.float32).reshape(64, n), np.zeros(64, np.float32)
+    row_sums[1,](x, out, 64, n)
+    np.testing.assert_array_equal(out, x.sum(1))
+    source = triton.compiler.ASTSource(row_sums, {"x_ptr": "*fp32", "o_ptr": "*fp32"}, {"M": 64, "N": n})
+    text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
+    assert text.count("fadd") == n.bit_length() - 1 and "vector.reduce" not in text and "gather" not in text

@@ -167,6 +167,8 @@ def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | No
         return
     shape = T.shape(roots[0].operands[0].type)
     stores = [op for op in roots if op.kind is ops.store]
+    if not stores and force is None and clip is None and len(shape) > 1 and reduce.in_lanes(lo, roots, len(shape) - 1):
+        return
     axes = transpose.transposed_axes(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
     if axes:
         transpose.store_across(lo, stores[0], shape, *axes)

@@ -184,29 +184,44 @@ class Reduction:
 
 def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
     """Reductions along an axis other than that of the chunks."""
+    if in_lanes(lo, roots, axis):
+        return
     reductions = [Reduction(lo, op) for op in roots]
     shape = T.shape(roots[0].operands[0].type)
     kept = shape[:axis] + shape[axis + 1:]
     width = loop_nests.width_for(lo, shape, *[t for r in reductions for t in r.elements])
     width = width if all(r.lane_by_lane for r in reductions) else 1
-    tiles = [x for op in roots for x in op.operands]
-    whole, group = chunks(shape, width), math.prod(shape[axis:])
     if all(n == 1 for n in kept):  # chunks along the reduced axis
         order = (*[a for a in range(len(shape)) if a != axis], axis)
         loop_nests.rows(lo, [], reductions, chunks(shape, width, order), [])
-    elif whole.width % group == 0 and group < whole.width and uniform_quotients.width(lo, roots, width) == width \
-            and not any(runs_across(lambda x: uniform_quotients.axis_info_of(lo, x), x, axis) for x in tiles):
-        with merged(lo, whole, tiles, len(shape)).each(lo) as idx:
-            for base, _ in idx:  # strength reduction takes longer than it gains here, too
-                if type(base) is Val:
-                    lo.w.hide(base)
-            _in_lanes(lo, reductions, axis, idx, group, group // shape[axis])
     else:
-        walk = merged(lo, chunks(kept, _regular_width(lo, roots, kept, axis, width)), tiles, axis)
-        with walk.each(lo) as idx:
+        walk = chunks(kept, _regular_width(lo, roots, kept, axis, width))
+        with merged(lo, walk, [x for op in roots for x in op.operands], axis).each(lo) as idx:
             _column(lo, reductions, axis, shape[axis], idx, walk.width)
     for r in reductions:
         r.close()
+
+
+def in_lanes(lo: Lowering, roots: Sequence[Op], axis: int) -> bool:
+    """Lower reductions along an axis so short that a chunk holds several groups of all elements along it; returns
+    whether it is."""
+    tiles = [x for op in roots for x in op.operands]
+    shape = T.shape(tiles[0].type)
+    width = loop_nests.width_for(lo, shape, *[T.element(x.type) for x in tiles])
+    walk, group = chunks(shape, width), math.prod(shape[axis:])
+    if walk.width % group or group == walk.width or not all(table.lane_by_lane(op.regions[0]) for op in roots) \
+            or uniform_quotients.width(lo, roots, width) < width \
+            or any(runs_across(lambda x: uniform_quotients.axis_info_of(lo, x), x, axis) for x in tiles):
+        return False
+    reductions = [Reduction(lo, op) for op in roots]
+    with merged(lo, walk, tiles, len(shape)).each(lo) as idx:
+        for base, _ in idx:  # strength reduction takes longer than it gains here, too
+            if type(base) is Val:
+                lo.w.hide(base)
+        _in_lanes(lo, reductions, axis, idx, group, group // shape[axis])
+    for r in reductions:
+        r.close()
+    return True
 
 
 def _in_lanes(lo: Lowering, reductions: Sequence[Reduction], axis: int, idx: Index, group: int, below: int) -> None:
