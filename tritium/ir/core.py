@@ -216,10 +216,15 @@ def behind_views(x):
 
 def walk(block):
     """Every op of a block and of its regions, in order, an op before its regions."""
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            yield from walk(region)
+    stack = [iter(block.ops)]  # not recursive: each op would pass through a generator for each region around it
+    while stack:
+        for op in stack[-1]:
+            yield op
+            if op.regions:
+                stack += [iter(region.ops) for region in reversed(op.regions)]
+                break
+        else:
+            stack.pop()
 
 
 def called(block):

@@ -41,6 +41,23 @@ def test_reduce(shape):
         check(build, [F, F, F, I], [x, *outs], tolerance=1e-5, opt=0)
 
 
+@pytest.mark.parametrize("shape", [(2,) * 9, (4, 2, 1, 2, 8, 4), (3, 2, 2, 4, 2), (2, 16, 2, 2, 2)], ids=str)
+def test_reductions_over_short_axes(shape):
+    """Each depends on the one before, along another axis, as in a bitonic sort: lanes and loops differ in each."""
+    axes, n = [*range(len(shape)), *reversed(range(len(shape)))], int(np.prod(shape))
+
+    def build(b, x, y):
+        v = b.get(x, shape)
+        for axis in axes:
+            total = ops.reduce(b, v, axis=axis, regions=[b.fold(ops.xor, T.i32)])
+            spread = ops.broadcast(b, ops.expand_dims(b, total, axis=axis), shape=shape)
+            place = b.range(shape[axis], axis, len(shape), shape)
+            v = ops.select(b, ops.gt(b, v, spread), ops.sub(b, spread, v), ops.add(b, v, place))
+        b.put(y, ops.reshape(b, v, shape=(n,)))
+
+    check(build, [I, I], [rng.integers(0, 10**6, shape).astype(np.int32), np.zeros(n, np.int32)], opt=0)
+
+
 KINDS_OF_SUM = [
     (ops.add, T.i32),
     (ops.max_, T.i64),
@@ -197,6 +214,24 @@ def test_map():
         b.put(z, ops.map_(b, v, pack=2, regions=[pair.block]))
 
     check(build, [I, I, I], [rng.integers(1, 50, (4, 16)).astype(np.int32), *np.zeros((2, 4, 16), np.int32)])
+
+
+@pytest.mark.parametrize("pack", [2, 4])
+@pytest.mark.parametrize("shape", [(4, 64), (64, 2), (2, 8)])
+def test_map_of_packs(shape, pack):
+    """Sixteen packs at a time, of two tiles, to results of two types."""
+    def build(b, x, y, z):
+        v = b.get(x, shape)
+        with b.region([T.i32] * 2 * pack) as region:
+            ones, others = region.args[:pack], region.args[pack:]
+            ops.yield_(b, *[ops.sub(b, p, q) for p, q in zip(ones, others[::-1], strict=True)],
+                       *[ops.lt(b, p, q) for p, q in zip(ones, others, strict=True)])
+        u = ops.mul(b, v, v)
+        differences, smaller = ops.map_(b, u, v, pack=pack, regions=[region.block])
+        b.put(y, differences)
+        b.put(z, ops.cast(b, smaller, to=T.i32))
+
+    check(build, [I, I, I], [rng.integers(-3, 3, shape).astype(np.int32), *np.zeros((2, *shape), np.int32)])
 
 
 @triton.jit

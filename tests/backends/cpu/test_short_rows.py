@@ -85,16 +85,43 @@ def test_nothing_is_gathered(cpu):
     assert "llvm.masked.gather" not in text and "llvm.masked.scatter" not in text
 
 
+def test_masks_leave_chunks_as_wide_as_they_are():
+    """`and` of masks is no remainder, however many lanes have the same."""
+    signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "stride": "i32", "m": "i32", "n": "i32"}
+    sizes = {"MASK": "both", "M": 64, "N": 8}
+    source = triton.compiler.ASTSource(doubled, signature, sizes, {(4,): [["tt.divisibility", 16]]})
+    text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
+    assert "<32 x float>" in text
+
+
 @triton.jit
 def moved(x_ptr, o_ptr, stride, FIXED: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
     i, j = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
     tl.store(o_ptr + i * N + j, tl.load(x_ptr + i * (FIXED or stride) + j))
 
 
-@pytest.mark.parametrize("fixed, n, times", [(None, 64, 1), (None, 16, 2), (None, 8, 4), (1024, 64, 1), (64, 64, 0)])
+@pytest.mark.parametrize("fixed, n, times", [(None, 64, 2), (None, 16, 2), (None, 8, 4), (1024, 64, 2), (64, 64, 0)])
 def test_rows_far_apart_are_prefetched(fixed, n, times):
-    """Eight rows ahead, for each row that a chunk of 32 lanes touches; not where the next row is the next line."""
+    """Eight rows ahead, for each line of memory that a chunk of 32 lanes touches; not where the next row is the next
+    line."""
     signature = {"x_ptr": "*fp32", "o_ptr": "*fp32", "stride": "i32"}
     source = triton.compiler.ASTSource(moved, signature, {"FIXED": fixed, "M": 64, "N": n})
     text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
     assert text.count("call void @llvm.prefetch.p0") == times
+
+
+@triton.jit
+def row_sums(x_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)
+    tl.store(o_ptr + i, tl.sum(tl.load(x_ptr + i[:, None] * N + tl.arange(0, N)[None, :]), 1))
+
+
+@pytest.mark.parametrize("n", [2, 8, 16])
+def test_rows_are_added_up_several_at_a_time(n):
+    """Halves of a chunk's lanes are added, for the rows in it at once."""
+    x, out = np.arange(64 * n, dtype=np.float32).reshape(64, n), np.zeros(64, np.float32)
+    row_sums[1,](x, out, 64, n)
+    np.testing.assert_array_equal(out, x.sum(1))
+    source = triton.compiler.ASTSource(row_sums, {"x_ptr": "*fp32", "o_ptr": "*fp32"}, {"M": 64, "N": n})
+    text = triton.compile(source, target=GPUTarget("cpu", "x86-64-v4", 1)).asm["llir"]
+    assert text.count("fadd") == n.bit_length() - 1 and "vector.reduce" not in text and "gather" not in text

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .... import ops
@@ -92,7 +92,7 @@ def power_of_two(n: int) -> bool:
 class Chunks(NamedTuple):
     """A traversal of a tile: loops over the `outer` axes, then chunks of `width` lanes over the collapsed `inner` axes.
 
-    `total` is the number of elements in the inner axes.
+    `total` is the number of elements in the inner axes, `sizes` those of the loops.
     """
 
     shape: tuple[int, ...]
@@ -100,6 +100,7 @@ class Chunks(NamedTuple):
     inner: tuple[int, ...]
     width: int
     total: int
+    sizes: tuple[int, ...] = ()
 
     def index(self, lo: Lowering, at: Sequence[int | Val], base: int | Val) -> Index:
         """The index of the chunk at element `base` of the inner axes, `at` being the indices of the outer axes."""
@@ -114,9 +115,14 @@ class Chunks(NamedTuple):
                 idx[axis] = i
         return tuple(idx)
 
-    def rows(self, lo: Lowering) -> AbstractContextManager[list[Any]]:
+    @contextmanager
+    def rows(self, lo: Lowering) -> Iterator[list[Any]]:
         """Loops over the outer axes; gives their indices."""
-        return lo.loops([self.shape[axis] for axis in self.outer])
+        with lo.loops(self.sizes) as at:
+            for i, size, axis in zip(at, self.sizes, self.outer, strict=True):
+                if size != self.shape[axis]:  # several axes: strength reduction takes longer than it gains
+                    lo.w.hide(i)
+            yield at
 
     @contextmanager
     def each(self, lo: Lowering) -> Iterator[Index]:
@@ -131,11 +137,11 @@ def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
     Axes shorter than a chunk are collapsed with the next outer ones.
 
     >>> chunks((64, 128), 16)[1:]
-    ((0,), (1,), 16, 128)
+    ((0,), (1,), 16, 128, (64,))
     >>> chunks((64, 4), 16)[1:]
-    ((), (0, 1), 16, 256)
+    ((), (0, 1), 16, 256, ())
     >>> chunks((3, 6), 16)[1:]
-    ((0,), (1,), 2, 6)
+    ((0,), (1,), 2, 6, (3,))
     """
     order = tuple(range(len(shape))) if order is None else order
     axes = [axis for axis in order if shape[axis] > 1]
@@ -149,7 +155,7 @@ def chunks(shape: tuple[int, ...], width: int, order: tuple[int, ...] | None = N
     fits = width
     while total % fits:
         fits //= 2
-    return Chunks(shape, tuple(axes), tuple(inner), fits, total)
+    return Chunks(shape, tuple(axes), tuple(inner), fits, total, tuple([shape[axis] for axis in axes]))
 
 
 def source_index(lo: Lowering, op: Op, idx: Sequence[Coordinate]) -> Index:
@@ -164,7 +170,7 @@ def _reshape(lo: Lowering, op: Op, idx: Sequence[Coordinate]) -> Index:
     """
     source, target = T.shape(op.operands[0].type), T.shape(op.type)
     out = []
-    for before, after in _groups(source, target):
+    for before, after in groups(source, target):
         if len(before) == len(after) == 1:
             out.append(idx[after[0]])
         else:
@@ -174,9 +180,9 @@ def _reshape(lo: Lowering, op: Op, idx: Sequence[Coordinate]) -> Index:
 
 
 @functools.cache
-def _groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Pairs of runs of axes with equally many elements, as short as possible."""
-    groups, i, j = [], 0, 0
+    found, i, j = [], 0, 0
     while i < len(source) or j < len(target):
         a, b = [], []
         x = y = 1
@@ -191,8 +197,8 @@ def _groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[tupl
                 j += 1
             if x == y and (a and b or i >= len(source) and j >= len(target)):
                 break
-        groups.append((tuple(a), tuple(b)))
-    return groups
+        found.append((tuple(a), tuple(b)))
+    return found
 
 
 def ravel(lo: Lowering, idx: Sequence[Coordinate], sizes: Sequence[int]) -> Coordinate:

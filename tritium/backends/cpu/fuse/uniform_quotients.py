@@ -162,7 +162,7 @@ def _divides(block: Block) -> bool:
 def _is_quotient(op: Op) -> bool:
     """Whether an op makes runs of equal or contiguous integers."""
     row = op.kind.row
-    return row is not None and row.steps and row.result == "same" and T.element(op.type).is_int
+    return row is not None and row.steps and row.result == "same" and T.element(op.type).kind in ("int", "uint")
 
 
 def axis_info_of(lo: _Fusion | Lowering, x: Value) -> AxisInfo:

@@ -94,7 +94,7 @@ class Emitter:
     def __init__(self):
         self.w = _Numbered()
         self.memo, self.remembered = {}, [[]]
-        self.divisors = {}  # index of a loop -> a known divisor of it
+        self.divisors = {}  # index of a loop, or a quotient of it -> a known divisor
         self.region = 0
 
     # --- lanes ----------------------------------------------------------------------------------------------------
@@ -159,13 +159,16 @@ class Emitter:
             return x // n if type(x) is int else x
         shift = n & (n - 1) == 0
         by = self.const(n.bit_length() - 1 if shift else n)
-        return self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
+        out = self.cse(("/", x, n), lambda: self.w.binary("lshr" if shift else "udiv", x, by))
+        if self.divisor(x) % n == 0:
+            self.divisors[out] = self.divisor(x) // n
+        return out
 
     def modulo(self, x: Any, n: int) -> Any:
         """x % n of nonnegative integers."""
         if type(x) is int:
             return x % n
-        if n == 1:
+        if self.divisor(x) % n == 0:
             return 0
         mask = n & (n - 1) == 0
         by = self.const(n - 1 if mask else n)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .function import Lowering
 
 NATIVE = frozenset((name, t) for name in ("exp", "exp2") for t in (T.f32, T.f64))
-_INTRINSIC = {"float": ("ps", 16), "double": ("pd", 8)}
+_BITS = {"float": ("ps", 32), "double": ("pd", 64)}
 _LIMITS = {T.f32: (-151.0, 128.0), T.f64: (-1076.0, 1024.0)}  # of exp2
 
 
@@ -72,15 +72,19 @@ def _polynomial(w: Writer, x: Val, coefficients: Sequence[float]) -> Val:
 
 def _scaled(w: Writer, x: Val, n: Val, vanishes: Val) -> Val:
     """x times 2^n for integral n, 0 where it `vanishes`."""
-    name, size = _INTRINSIC[element(x.type)]
-    t, mask = vector(size, element(x.type)), f"i{size}"
-    full = f"llvm.x86.avx512.mask.scalef.{name}.512"
-    w.declare(full, t, [t, t, t, mask, "i32"])
+    name, bits = _BITS[element(x.type)]
+    whole = min(max(bits * lanes(x.type), 128), 512)
+    size = whole // bits
+    t, mask = vector(size, element(x.type)), f"i{max(size, 8)}"
+    full, way = f"llvm.x86.avx512.mask.scalef.{name}.{whole}", ["i32"] if whole == 512 else []
+    w.declare(full, t, [t, t, t, mask, *way])
     made, stays = [], w.binary("xor", vanishes, w.const(vanishes.type, True))
     for a, b, c in zip(*[parts(w, v, size) for v in (x, n, stays)], strict=True):
-        bits = w.cast("bitcast", c, mask)
-        made.append(w.emit(t, f"call {t} @{full}({a.typed}, {b.typed}, {t} zeroinitializer, {bits.typed}, i32 4)",
-                           a, b, bits))
+        if size < 8:
+            c = w.shuffle(c, w.const(c.type, False), [min(k, size) for k in range(8)])
+        few = w.cast("bitcast", c, mask)
+        args = ", ".join([a.typed, b.typed, f"{t} zeroinitializer", few.typed, *[f"{i} 4" for i in way]])
+        made.append(w.emit(t, f"call {t} @{full}({args})", a, b, few))
     return joined(w, made, lanes(x.type))
 
 

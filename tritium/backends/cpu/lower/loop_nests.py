@@ -15,6 +15,7 @@ from ..fuse import uniform_quotients
 from ..fuse.affine import described, form_of
 from ..fuse.index import Chunks, Index, chunks, width_of
 from . import integers, lines, memory, predication, reduce, runs, scratch_chunks, tile_copies, transpose, views
+from .merged_loops import merged
 from .scratch_chunks import write
 from .table import statement
 from .tile_copies import is_zero
@@ -118,6 +119,7 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
     width = width_for(lo, shape, *[T.element(x.type) for x, _ in pairs])
     width = uniform_quotients.width(lo, [x for x, _ in pairs if isinstance(x, Op)], width)
     walk = chunks(shape, 1 if all(_divides(lo, x) for x, _ in pairs) else width)
+    walk = merged(lo, walk, [x for x, _ in pairs], rank)
     unrolled = len(walk.outer) > 0 and walk.total == 2 * walk.width and any(_gathers(lo, x) for x, _ in pairs)
     if not unrolled:
         def chunk(base: int | Val, carried: Sequence[Val]) -> Sequence[Val]:
@@ -165,6 +167,8 @@ def group(lo: Lowering, roots: Sequence[Op], axis: int | None, force: Value | No
         return
     shape = T.shape(roots[0].operands[0].type)
     stores = [op for op in roots if op.kind is ops.store]
+    if not stores and force is None and clip is None and len(shape) > 1 and reduce.in_lanes(lo, roots, len(shape) - 1):
+        return
     axes = transpose.transposed_axes(lo, stores[0], shape) if len(roots) == 1 and stores and force is None else None
     if axes:
         transpose.store_across(lo, stores[0], shape, *axes)

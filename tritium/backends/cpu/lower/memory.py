@@ -249,7 +249,9 @@ def _prefetch_rows(lo: Lowering, op: Op, place: Addresses) -> None:
         return
     distance = lo.const(lo.mul(stride, rows))
     for start in place.starts() or [place.pointer]:
-        _prefetch_at(lo, lo.w.gep(memory_type(t), start, distance))
+        ahead = lo.w.gep(memory_type(t), start, distance)
+        for line in range(0, place.width * t.bytes if place.rows is None else 1, _LINE):
+            _prefetch_at(lo, lo.w.gep("i8", ahead, lo.const(line)) if line else ahead)
 
 
 def _prefetch_along(lo: Lowering, place: Addresses) -> None:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
+from ....passes.reduce_early import runs_across
 from ...llvm.rows import llvm_type
 from ...llvm.writer import Val, lanes, vector
 from ..fuse import uniform_quotients
-from ..fuse.index import ZERO, Chunks, Index, chunks, unravel, width_of
+from ..fuse.index import ZERO, Chunks, Index, chunks, lanes_of, unravel, width_of
 from . import loop_nests, scratch_chunks, table
 from .elementwise import inline
+from .exp import joined
+from .merged_loops import merged
 from .table import statement
 
 if TYPE_CHECKING:
@@ -181,6 +184,8 @@ class Reduction:
 
 def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
     """Reductions along an axis other than that of the chunks."""
+    if in_lanes(lo, roots, axis):
+        return
     reductions = [Reduction(lo, op) for op in roots]
     shape = T.shape(roots[0].operands[0].type)
     kept = shape[:axis] + shape[axis + 1:]
@@ -191,10 +196,45 @@ def columns(lo: Lowering, roots: Sequence[Op], axis: int) -> None:
         loop_nests.rows(lo, [], reductions, chunks(shape, width, order), [])
     else:
         walk = chunks(kept, _regular_width(lo, roots, kept, axis, width))
-        with walk.each(lo) as idx:
+        with merged(lo, walk, [x for op in roots for x in op.operands], axis).each(lo) as idx:
             _column(lo, reductions, axis, shape[axis], idx, walk.width)
     for r in reductions:
         r.close()
+
+
+def in_lanes(lo: Lowering, roots: Sequence[Op], axis: int) -> bool:
+    """Lower reductions along an axis so short that a chunk holds several groups of all elements along it; returns
+    whether it is."""
+    tiles = [x for op in roots for x in op.operands]
+    shape = T.shape(tiles[0].type)
+    width = loop_nests.width_for(lo, shape, *[T.element(x.type) for x in tiles])
+    walk, group = chunks(shape, width), math.prod(shape[axis:])
+    if walk.width % group or group == walk.width or not all(table.lane_by_lane(op.regions[0]) for op in roots) \
+            or uniform_quotients.width(lo, roots, width) < width \
+            or any(runs_across(lambda x: uniform_quotients.axis_info_of(lo, x), x, axis) for x in tiles):
+        return False
+    reductions = [Reduction(lo, op) for op in roots]
+    with merged(lo, walk, tiles, len(shape)).each(lo) as idx:
+        for base, _ in idx:  # strength reduction takes longer than it gains here, too
+            if type(base) is Val:
+                lo.w.hide(base)
+        _in_lanes(lo, reductions, axis, idx, group, group // shape[axis])
+    for r in reductions:
+        r.close()
+    return True
+
+
+def _in_lanes(lo: Lowering, reductions: Sequence[Reduction], axis: int, idx: Index, group: int, below: int) -> None:
+    """Combine the lanes of a chunk in groups that are whole along a short axis, `below` elements after each other."""
+    n, at, w = width_of(idx), idx[axis][1], lo.w
+    firsts = [l for l in range(n) if at is None or at.offsets[l] == 0]
+    kept = tuple([(base, lane and lanes_of([lane.offsets[l] for l in firsts])) for base, lane in idx])
+    for r in reductions:
+        xs, size = [lo.widen(lo.ev(x, idx), n) for x in r.op.operands], group
+        while size > below:
+            picks = [[l for l in range(lanes(xs[0].type)) if (l % size >= size // 2) == k] for k in (False, True)]
+            xs, size = combine(lo, r.region, [w.shuffle(x, None, half) for half in picks for x in xs]), size // 2
+        r.deliver((*kept[:axis], *kept[axis + 1:]), xs)
 
 
 def _regular_width(lo: Lowering, roots: Sequence[Op], kept: Sequence[int], axis: int, width: int) -> int:
@@ -291,9 +331,24 @@ def _scan_lanes(lo: Lowering, region: Block, xs: Sequence[Val], n: int, reverse:
 # --- maps -------------------------------------------------------------------------------------------------------
 @statement(ops.map_, visits="elements")
 def _map(lo: Lowering, op: Op) -> None:
-    """A map with control flow, or of several elements at once: element by element."""
-    pack, shape = op.attrs["pack"], T.shape(op.operands[0].type)
-    each(lo, op, shape, pack, lambda args: lo.run(op.regions[0], args))
+    """A map with control flow, element by element, or of several elements at once."""
+    (region,), pack, shape = op.regions, op.attrs["pack"], T.shape(op.operands[0].type)
+    walk = chunks(shape, _PACKS * pack)
+    if walk.width < _PACKS * pack or pack & (pack - 1) or not table.lane_by_lane(region):
+        each(lo, op, shape, pack, lambda args: lo.run(region, args))
+        return
+    buffers, w = [lo.allocate(x) for x in op.results], lo.w
+    with walk.each(lo) as idx:
+        xs = [lo.widen(lo.ev(x, idx), walk.width) for x in op.operands]
+        made = inline(lo, region, [w.shuffle(x, None, range(k, walk.width, pack)) for x in xs for k in range(pack)])
+        for j, buffer in enumerate(buffers):
+            parts = [lo.widen(x, _PACKS) for x in made[j * pack:j * pack + pack]]
+            picks = [k * _PACKS + l for l in range(_PACKS) for k in range(pack)]
+            scratch_chunks.write(lo, buffer, idx, w.shuffle(joined(w, parts, walk.width), None, picks))
+    lo.buffers.update(zip(op.results, buffers, strict=True))
+
+
+_PACKS = 16  # neighbouring packs whose elements are computed together
 
 
 def each(lo: Lowering, op: Op, shape: Sequence[int], pack: int, compute: Callable[[list[Val]], Sequence[Val]]) -> None:
