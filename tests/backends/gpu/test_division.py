@@ -78,6 +78,22 @@ def test_wide_quotients_take_32_bits_where_both_fit(check):
             check(wide_quotients, *args)
 
 
+@triton.jit
+def picked(x_ptr, index_ptr, out_ptr, stride, pitch, columns, N: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * N + tl.arange(0, N)
+    row, column = i // columns, i % columns
+    at = tl.load(index_ptr + row * pitch + column)
+    tl.store(out_ptr + i, tl.load(x_ptr + row * stride + at))
+
+
+def test_wide_quotients_stand_in_front_of_the_loads_they_lead_to(check):
+    """They branch: loads before and after would wait for each other."""
+    args = data("f4", 8, 64), rng.integers(0, 64, 512), np.zeros(512, "f4"), 64, 64, 64, 512
+    text, _ = emulator.llvm_of(module_of(picked, args)[0])
+    assert text.rindex("div.u32") < text.index(" = load ")
+    check(picked, *args)
+
+
 def test_wide_quotients_by_constants_stay(check):
     @triton.jit
     def thirds(x_ptr, out_ptr, N: tl.constexpr):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...llvm.writer import Val
     from .function import Lowering
 
+_QUOTIENTS = ("sdiv", "udiv", "srem", "urem")
 MOST_HELD = 8  # comparisons of a tile that are held in registers through a loop
 
 
@@ -48,6 +49,8 @@ def row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if spell.startswith("icmp") and g.loops and distinct > MOST_HELD:
         return _compared_here(g, spell, t, operands, distinct)
     plain = lambda r: _scalar(g, spell, *[x[r] for x in operands])
+    if spell in _QUOTIENTS and t.bits > 32 and constant_of(op.operands[1]) is None:
+        return [plain(r) for r in range(len(operands[0]))]  # they branch, and loads on both sides would wait
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
     noted = lambda r: note(g, *[x[r] for x in operands], plain(r))
     out = Registers(len(operands[0]), noted if note else plain, distinct)
@@ -163,6 +166,6 @@ def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
     if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
         x, y = xs
         return w.binary("sub", x, w.binary("mul", _scalar(g, spell.replace("rem", "div"), x, y), y))
-    if spell in ("sdiv", "udiv") and xs[0].type == "i64" and xs[1][0] == "%":
+    if spell in _QUOTIENTS and xs[0].type == "i64" and xs[1][0] == "%":
         return g.target.wide_quotient(g, spell, *xs)
     return instruction(w, spell, xs, g.module.attrs.get("enable_fp_fusion", True))
