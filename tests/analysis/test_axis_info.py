@@ -341,3 +341,15 @@ def test_rows_that_become_one_stay_contiguous():
     }""", "reshape")
     assert flat == AxisInfo((64,), (16,), (1,))
     assert (pairs.contiguity, pairs.divisibility[1]) == ((1, 2), 2)
+
+
+def test_absolute_values():
+    module = parse_module("""kernel @f(%n: i32 {divisible=16}) {
+      %0 = program_id {axis=0} : i32
+      %1 = constant {value=64, type=i32} : i32
+      %2 = sub %0, %1 : i32
+      %3 = abs %2 : i32
+      %4 = abs %n : i32
+    }""")
+    assert bounds(Derivations(module).rows(module.body.ops[3]), {}, (100, 1, 1)) == (-35, 64)
+    assert analyze(module)(module.body.ops[4]).divisibility == (16,)

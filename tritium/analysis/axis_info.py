@@ -367,4 +367,5 @@ _RULES = {
     ops.shl: _equal, ops.shr: _shr, ops.div: _div, ops.rem: _rem, ops.select: _select, ops.load: _load,
     ops.lt: _compare, ops.le: _compare, ops.gt: _compare, ops.ge: _compare, ops.eq: _equal, ops.ne: _equal,
     ops.and_: _and, ops.or_: _equal, ops.xor: _equal, ops.max_: _either, ops.min_: _either,
+    ops.abs_: lambda known, op, x: _either(known, op, x, x),
 }  # fmt: skip

@@ -341,6 +341,11 @@ def _by_name(rows, op, t):
     return (op.kind.name, t.name, *map(rows.place, op.operands))
 
 
+def _abs(rows, op, t):
+    x, zero = rows.place(op.operands[0]), rows.add(("constant", t.name, 0))
+    return ("max", t.name, x, rows.add(("sub", t.name, zero, x)))
+
+
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _OF_FLOATS = (ops.select, ops.min_, ops.max_)
 # Other ops than index arithmetic.
@@ -348,6 +353,7 @@ _ROWS = {
     ops.program_id: lambda rows, op, t: ("program_id", t.name, op.attrs["axis"]),
     ops.num_programs: lambda rows, op, t: ("num_programs", t.name, op.attrs["axis"]),
     ops.select: lambda rows, op, t: ("select", t.name, *map(rows.place, op.operands[1:])),
+    ops.abs_: _abs,
     **dict.fromkeys((ops.div, ops.rem, ops.min_, ops.max_, ops.and_, ops.shr), _by_name),
 }  # fmt: skip
 

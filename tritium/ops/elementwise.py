@@ -123,8 +123,8 @@ rem = row("rem", 2, (*INT, *FLOAT), M.remainder, {"int": "srem", "uint": "urem",
           "Remainder with the sign of x.", steps=True, cost="slow", exact=True)
 fma = row("fma", 3, FLOAT, M.fma, {"float": "@llvm.fma"}, "x * y + z with one rounding.")
 mulhi = row("mulhi", 2, (T.i32, T.u32, T.i64, T.u64), M.mulhi, {}, "High half of the product.", commutes=True)
-abs_ = row("abs", 1, ANY, N.abs, {"float": "@llvm.fabs"}, "Absolute value; the smallest integer wraps to itself.",
-           exact=True)
+abs_ = row("abs", 1, ANY, N.abs, {"int": "@llvm.abs", "float": "@llvm.fabs"},
+           "Absolute value; the smallest integer wraps to itself.", exact=True)
 min_ = row("min", 2, ANY, M.fmin, {"int": "@llvm.smin", "uint": "@llvm.umin", "bool": "and", "float": "@llvm.minnum"},
            "The smaller; a NaN loses.", commutes=True, idempotent=True, exact=True)
 max_ = row("max", 2, ANY, M.fmax, {"int": "@llvm.smax", "uint": "@llvm.umax", "bool": "or", "float": "@llvm.maxnum"},

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..ir import types as T
-from .expression import expands, maximum, where
+from .expression import expands, where
 
 DOUBLE = {T.i32: T.i64, T.u32: T.u64}
 
 
 @expands("abs")
 def abs_int(x):
-    """The larger of x and -x; what has no sign is itself."""
-    return maximum(x, -x) if x.element.signed else x
+    """What has no sign is itself."""
+    return x
 
 
 @expands("mulhi")

@@ -94,6 +94,24 @@ def test_wide_quotients_stand_in_front_of_the_loads_they_lead_to(check):
     check(picked, *args)
 
 
+@triton.jit
+def mirrored(x_ptr, out_ptr, columns, width, N: tl.constexpr, WIDE: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    if WIDE:
+        i = i.to(tl.int64) - 5
+    row, column = i // columns, i % columns
+    tl.store(out_ptr + tl.program_id(0) * N + tl.arange(0, N), tl.load(x_ptr + tl.abs(column - 3) % width) + row)
+
+
+def test_remainders_are_computed_from_quotients_that_there_are(check):
+    for wide in (False, True):
+        args = data("f4", 64), np.zeros(128, "f4"), 24, 9, 128, wide
+        text, _ = emulator.llvm_of(module_of(mirrored, args)[0])
+        rest, quotient = ("rem.u32", "div.u32") if wide else (" srem i32 ", " sdiv i32 ")
+        assert text.count(rest) == text.count(quotient) == 1 and "llvm.abs.i" in text
+        check(mirrored, *args)
+
+
 def test_wide_quotients_by_constants_stay(check):
     @triton.jit
     def thirds(x_ptr, out_ptr, N: tl.constexpr):

@@ -144,7 +144,7 @@ class Target(Frozen):
     carries_words: bool = False  # loaded elements that share words are carried through loops in them
     pair_rows: frozenset[tuple[str, Scalar]] = frozenset()  # (row, type): one instruction computes two neighbours
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
-    wide_quotient: Callable[..., Any] = plain_quotient  # (g, "sdiv" or "udiv", x, y): of i64 by what is no constant
+    wide_quotient: Callable[..., Any] = plain_quotient  # (g, "sdiv", "urem" ..., x, y): of i64 by no constant
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
     exchange: Callable[..., tuple] | None = None  # (g, x, y, bit): words (i32); x of lanes with the bit for y of others
     exchange_bits: tuple[int, ...] = ()  # bits of lanes it is for

@@ -74,8 +74,8 @@ def instruction(w: Writer, spelled: str, xs: Sequence[Val], contract: bool) -> V
     if spelled.startswith(("icmp", "fcmp")):
         return w.compare(spelled, *xs)
     if spelled.startswith("@llvm."):
-        zero_is_poison = (w.const("i1", False),) if spelled == "@llvm.ctlz" else ()
-        return w.intrinsic(spelled[6:], xs[0].type, *xs, *zero_is_poison)
+        may_be_poison = (w.const("i1", False),) if spelled in ("@llvm.abs", "@llvm.ctlz") else ()
+        return w.intrinsic(spelled[6:], xs[0].type, *xs, *may_be_poison)
     if contract and spelled in _FUSABLE:
         spelled += " contract"
     return w.binary(spelled, *xs) if len(xs) == 2 else w.unary(spelled, *xs)

@@ -221,10 +221,10 @@ def _copy(s, guard, operands):
     s.m.shared.start_copy(s.get(target)[guard], data[guard], s.m.lanes[guard])
 
 
-def _divide(s, guard, operands, kind, bits):
+def _divide(s, guard, operands, what, kind, bits):
     target, *both = operands
     x, y = (s.get(name).astype(f"u{int(bits) // 8}") for name in both)
-    s.set(target, BINARY[f"{kind}div"](x, y).astype(np.uint64), guard)
+    s.set(target, BINARY[kind + what](x, y).astype(np.uint64), guard)
 
 
 def _extend(s, guard, operands):
@@ -441,7 +441,7 @@ INSTRUCTIONS = [
     (r"cp\.async\.wait_group", _wait_copies),
     (r"fence\.proxy\.async(?:\.shared::cta)?", lambda s, guard, operands: s.m.shared.fence(_blocks(s, guard))),
     (r"add\.s64", _add),
-    (r"div\.([su])(32|64)", _divide),
+    (r"(div|rem)\.([su])(32|64)", _divide),
     (r"cvt\.u64\.u32", _extend),
     (r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+", tensor_cores.mma),
     (

@@ -199,6 +199,7 @@ TABLE = [
     (r"llvm\.smax\.\w+", _signed(np.maximum)),
     (r"llvm\.fpto([su])i\.sat\.i(\d+)\.(\w+)", _plain(_saturate)),
     (r"llvm\.nvvm\.([fd])2(u?)(i|ll)\.rz", _plain(_cut)),
+    (r"llvm\.abs\.\w+", _bits(lambda v, n: min(v, (1 << n) - v))),
     (r"llvm\.ctpop\.\w+", _bits(lambda v, n: v.bit_count())),
     (r"llvm\.ctlz\.\w+", _bits(lambda v, n: n - v.bit_length())),
     (r"llvm\.cttz\.\w+", _bits(lambda v, n: (v & -v).bit_length() - 1 if v else n)),

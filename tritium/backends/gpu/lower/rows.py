@@ -10,7 +10,7 @@ from .... import ops
 from ....analysis.arithmetic import constant_of
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Op
+from ....ir.core import Module, Op, Value, walk
 from ...llvm.rows import instruction
 from ..analysis.division import divides
 from .registers import Affine, Registers, affine_of, distinct_values, in_pairs
@@ -40,15 +40,17 @@ def row(g: Lowering, op: Op, *operands: Sequence[Val]) -> Sequence[Val]:
     if spell == "urem" or spell == "and" and t is not T.i1:
         operands = (_periodic(g, op, spell, operands[0]), operands[1])
     alike, distinct = op.attrs.get("alike"), math.prod(map(distinct_values, operands))
+    known = op.kind is ops.rem and constant_of(op.operands[1]) is None and op.operands in g.module.found_by(_quotients)
+    scalar = _remainder if known else _scalar
     if alike:
-        one = lambda r: _scalar(g, spell, *[x[r & ~alike] for x in operands])
+        one = lambda r: scalar(g, spell, *[x[r & ~alike] for x in operands])
         return Registers(len(operands[0]), one, distinct)
     joined = _joined(g, spell, t, *operands) if op.kind in (ops.add, ops.sub) and t.is_int else None
     if joined is not None:
         return joined
     if spell.startswith("icmp") and g.loops and distinct > MOST_HELD:
         return _compared_here(g, spell, t, operands, distinct)
-    plain = lambda r: _scalar(g, spell, *[x[r] for x in operands])
+    plain = lambda r: scalar(g, spell, *[x[r] for x in operands])
     if spell in _QUOTIENTS and t.bits > 32 and constant_of(op.operands[1]) is None:
         return [plain(r) for r in range(len(operands[0]))]  # they branch, and loads on both sides would wait
     note: Any = _NOTE.get(op.kind) if t.is_int and t is not T.i1 else None
@@ -153,6 +155,16 @@ _NOTE = {ops.add: lambda g, *xs: g.add(*xs), ops.mul: lambda g, *xs: g.mul(*xs)}
 _AFFINE = {ops.add: _affine_sum, ops.mul: _affine_product}
 
 
+def _quotients(module: Module) -> set[tuple[Value, ...]]:
+    """The operands of the quotients of a module."""
+    return {op.operands for op in walk(module.body) if op.kind is ops.div}
+
+
+def _remainder(g: Lowering, spell: str, x: Val, y: Val) -> Val:
+    """What a quotient that there is leaves."""
+    return g.w.binary("sub", x, g.w.binary("mul", _scalar(g, spell.replace("rem", "div"), x, y), y))
+
+
 def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
     """A row of the table on one register of each operand."""
     w = g.w
@@ -163,9 +175,6 @@ def _scalar(g: Lowering, spell: str, *xs: Val) -> Val:
         xs = g.aligned(spell, *xs)
     if spell == "xor":
         return g.xor(*xs)
-    if spell in ("srem", "urem") and xs[1][0] == "%":  # a quotient either way, and perhaps there is one already
-        x, y = xs
-        return w.binary("sub", x, w.binary("mul", _scalar(g, spell.replace("rem", "div"), x, y), y))
     if spell in _QUOTIENTS and xs[0].type == "i64" and xs[1][0] == "%":
         return g.target.wide_quotient(g, spell, *xs)
     return instruction(w, spell, xs, g.module.attrs.get("enable_fp_fusion", True))

@@ -112,12 +112,13 @@ NATIVE = {
 
 # --- quotients --------------------------------------------------------------------------------------------------------
 def wide_quotient(g: NvLowering, spell: str, x: Val, y: Val) -> Val:
-    """Of 64-bit integers: by 32 bits where both fit, which is nearly always, and takes a fifth of the instructions."""
+    """Of 64-bit integers, or what it leaves: by 32 bits where both fit, which is nearly always, and takes a fifth of
+    the instructions."""
     w = g.w
     high = w.binary("lshr", w.binary("or", x, y), w.const("i64", 32))
     short, long = (w.compare(f"icmp {how}", high, w.const("i64", 0)) for how in ("eq", "ne"))
     a, b = (w.cast("trunc", v, "i32") for v in (x, y))
-    text = f"@$5 div.u32 q, $3, $4; cvt.u64.u32 $0, q; @$6 div.{spell[0]}64 $0, $1, $2;"
+    text = f"@$5 {spell[1:]}.u32 q, $3, $4; cvt.u64.u32 $0, q; @$6 {spell[1:]}.{spell[0]}64 $0, $1, $2;"
     inputs = [x, y, a, b, short, long]
     listed = ", ".join(v.typed for v in inputs)
     return w.emit("i64", f'call i64 asm "{{ .reg .b32 q; {text} }}", "=l,l,l,r,r,b,b"({listed})', *inputs)
