@@ -37,6 +37,7 @@ from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
 from .rewrite.narrow_loops import narrow_loops
+from .rewrite.narrow_tiles import narrow_tiles
 from .rewrite.nest_loops import nest_loops
 from .rewrite.reduce_in_chunks import reduce_in_chunks
 from .rewrite.reduce_late import reduce_late
@@ -68,8 +69,9 @@ def early_passes(asked: GPUTarget, target: Target, what: str, has: passes.Target
         raise UnknownArchitecture(f"warps of {what} have {target.warp_size} threads, not {asked.warp_size}: {asked}")
     makers = reduce_late, unroll_loops, merge_repeated
     reduce, unroll, merge = (make(target.warp_size, target.cost) for make in makers)
-    return (inline_for_gpu, *passes.CLEANUP, drop_unit_axes, scale_induction, reduce, unroll, sum_small_dots(target),
-            passes.apply_ranges, leave_early, merge, reduce_to_extrema, passes.legalize(has), passes.dce)
+    return (inline_for_gpu, *passes.CLEANUP, narrow_tiles, drop_unit_axes, scale_induction, reduce, unroll,
+            sum_small_dots(target), passes.apply_ranges, leave_early, merge, reduce_to_extrema, passes.legalize(has),
+            passes.dce)  # fmt: skip
 
 
 def with_layouts(module: Module, steps: tuple[Callable, ...], options: Options, metadata: dict[str, Any]) -> Module:
