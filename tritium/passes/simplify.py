@@ -158,6 +158,16 @@ def all_ones(b, op):
     return y if value is not None and int(value) & ((1 << bits) - 1) == (1 << bits) - 1 else None
 
 
+@on(ops.or_)
+def greater_or_equal(b, op):
+    """x > y | x == y -> x >= y, and the same of <"""
+    for one, other in (op.operands, op.operands[::-1]):
+        match one, other:
+            case Op(ops.gt | ops.lt as kind, pair), Op(ops.eq, same) if pair in (same, same[::-1]):
+                return (ops.ge if kind is ops.gt else ops.le)(b, *pair)
+    return None
+
+
 @on(ops.sub, ops.xor)
 def itself_cancels(b, op):
     """x - x, x ^ x -> 0 (integers)"""

@@ -5,8 +5,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data
-from tests.backends.gpu.test_language import module_of
 from tritium import ops
 from tritium.backends.compiler import BaseBackend, GPUTarget
 from tritium.ir.core import walk

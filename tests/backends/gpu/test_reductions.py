@@ -8,11 +8,13 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tests.backends.gpu.samples import numbers
+from tests.backends.gpu.modules import module_of
+from tests.backends.gpu.samples import numbers, rng
 from tritium import ops
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.gpu.analysis.operand_order import order_matters
 from tritium.frontend import lower
+from tritium.insight import emulator
 from tritium.ir.core import walk
 
 pytestmark = pytest.mark.sampled
@@ -244,3 +246,24 @@ def centred(x, o, rows, K: tl.constexpr, BLOCK: tl.constexpr):
 def test_programs_without_a_row_store_nothing(check, columns):
     x = numbers("f4", 6, columns)
     check(centred, x, np.full((6, columns), 7, "f4"), 4, columns, 256, grid=(6,), tolerance=1e-6)
+
+
+@triton.jit
+def first_largest(x, o, p, M: tl.constexpr, N: tl.constexpr, LEFT: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    value, place = tl.max(tl.load(x + m[:, None] * N + n[None, :]), 1, return_indices=True,
+                          return_indices_tie_break_left=LEFT)  # fmt: skip
+    tl.store(o + m, value)
+    tl.store(p + m, place)
+
+
+@pytest.mark.parametrize(("rows", "columns", "warps"), [(1, 1024, 4), (8, 256, 4), (2, 512, 1)])
+def test_a_thread_knows_which_of_its_elements_is_first(check, rows, columns, warps):
+    """It compares no places: it counts them from its first, and takes neighbours together."""
+    x = rng.integers(0, 9, (rows, columns)).astype("f4")
+    args = x, np.zeros(rows, "f4"), np.zeros(rows, "i4"), rows, columns, True
+    made = check(first_largest, *args, warps=warps)
+    np.testing.assert_array_equal(made[2], x.argmax(1))
+    text, _ = emulator.llvm_of(module_of(first_largest, args)[0], 90, warps)
+    within = rows * columns // (32 * warps) - 1
+    assert text.count("fcmp oge") >= within // 2 and text.count("icmp slt") < within + 20

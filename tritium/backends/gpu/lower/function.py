@@ -382,7 +382,8 @@ class Lowering:
             return x
         made = self.w.select(condition, x, y)
         self._selected[made] = condition, x, y
-        return made
+        a, b = self._range_of(x), self._range_of(y)
+        return self.note_range(made, min(a[0], b[0]), max(a[1], b[1])) if a and b else made
 
     def xor(self, x: Val, y: Val) -> Val:
         """x ^ y. A value and the difference to another, where they are to change places, make a choice of the two:

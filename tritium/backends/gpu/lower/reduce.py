@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, Value
+from ....ir.core import Arg, Block, Op, Value
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.simplify import apply_rules
 from ...llvm.numbering import number_of
 from ..analysis.operand_order import order_matters
 from ..analysis.picked_elements import picked_element
+from ..analysis.whole_masks import COMPARISONS
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, without_bits
 from ..layout.values import layout_of
 from ..shared_memory.needs import Need, Room, side_by_side, takes_shared
 from .function import Lowering, lower
+from .registers import Affine, affine_of, distinct_values
 from .shape import convert_scalar
 from .shared_memory import Passage
 
@@ -44,11 +46,15 @@ def reduce(g: Lowering, op: Op, *xs: Sequence[Val]) -> tuple[list[Val], ...]:
     if half is not None:
         return _from_half(g, op, *half, layout, axis)
     combine = Combination(g, region)
+    counted = [_counted(x) if k in combine.places else None for k, x in enumerate(xs)]
+    own = [x if c is None else [g.const(T.element(y.type), n) for n in c.numbers]
+           for x, y, c in zip(xs, op.operands, counted)]  # fmt: skip
     groups = {}
     for r, e in enumerate(layout.register_elements()):
-        groups.setdefault(e & ~axis.mask, []).append([x[r] for x in xs])
+        groups.setdefault(e & ~axis.mask, []).append([x[r] for x in own])
     keys = list(groups)
-    totals = [_tree(groups[k], combine) for k in keys]
+    totals = [_tree(groups[k], combine, in_order=any(counted)) for k in keys]
+    totals = [[x if c is None else g.w.binary("add", c.base[0], x) for x, c in zip(t, counted)] for t in totals]
     lanes = axis.of("lane")
     sided = bool(lanes or axis.of("warp")) and order_matters(region)  # all threads must agree: they may branch on it
     totals = _between_lanes(g, totals, lanes, combine)
@@ -80,16 +86,52 @@ class Combination:
     def __init__(self, g: Lowering, region: Block):
         self.g, self.region = g, region
         self.known: dict[tuple, Block] = {}
+        half = len(region.args) // 2
+        pairs = zip(region.args[:half], region.args[half:], region.yields)
+        self.places = {k: found for k, pair in enumerate(pairs) if (found := _comparisons(region, *pair))}
 
     def __call__(self, a: Sequence[Val], b: Sequence[Val]) -> list[Val]:
         operands = [*a, *b]
-        numbers = tuple(map(number_of, operands))
+        numbers = tuple(None if k % len(a) in self.places else number_of(x) for k, x in enumerate(operands))
         if numbers.count(None) == len(numbers):
-            return self.g.inline(self.region, operands)
+            return self.g.inline(self._ordered(dict(zip(self.region.args, operands))), operands)
         key = tuple(map(repr, numbers))  # 0.0 is not -0.0
         if key not in self.known:
             self.known[key] = _with_constants(self.region, numbers)
         return self.g.inline(self.known[key], [x for x, n in zip(operands, numbers) if n is None])
+
+    def _ordered(self, values: dict[Value, Val]) -> Block:
+        """The region, without comparisons of places whose results are known."""
+        spell = lambda op: op.kind.row.llvm["uint" if op.attrs.get("unsigned") else "int"]
+        compared = [op for found in self.places.values() for op in found]
+        results = tuple([self.g.decided(spell(op), *(values[x] for x in op.operands)) for op in compared])
+        if results.count(None) == len(results):
+            return self.region
+        if results not in self.known:
+            b = Rewriter(apply_rules)
+            with b.region([arg.type for arg in self.region.args]) as inner:
+                known = {op: ops.constant(b, value=x == "true", type=T.i1) for op, x in zip(compared, results) if x}
+                ops.yield_(b, *substitute(b, self.region, inner.args, known))
+            self.known[results] = inner.block
+        return self.known[results]
+
+
+def _comparisons(region: Block, a: Arg, b: Arg, chosen: Value) -> list[Op]:
+    """The comparisons of two operands that are only compared with each other, and of which one is chosen: they may be
+    counted from anywhere. Empty for other operands."""
+    if a.type not in (T.i32, T.i64) or type(chosen) is not Op or chosen.kind is not ops.select:
+        return []
+    users = [op for op in region.ops if a in op.operands or b in op.operands]
+    others = [op for op in users if op is not chosen]
+    fits = all(op.kind in COMPARISONS for op in others) and all({*x.operands[-2:]} == {a, b} for x in (chosen, *others))
+    again = any(op.regions or chosen in op.operands for op in region.ops[:-1]) or [*region.yields].count(chosen) > 1
+    return others if fits and not again else []
+
+
+def _counted(x: Sequence[Val]) -> Affine | None:
+    """The numbers that registers are counted by, from one value; None if there is no such value."""
+    found = affine_of(x)
+    return found if found and found.exact and found.scale is None and distinct_values(found.base) == 1 else None
 
 
 def _with_constants(region: Block, numbers: Sequence[float | int | None]) -> Block:
@@ -129,10 +171,12 @@ def _from_first(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int]) 
     return [[_heard(g, x, "from", first) for x in t] for t in totals]
 
 
-def _tree(items: Sequence[Any], combine: Callable) -> Any:
+def _tree(items: Sequence[Any], combine: Callable, in_order: bool = False) -> Any:
+    """Combine pairs, and what they come to: of the two halves, or of neighbours, which stay in order."""
     while len(items) > 1:
         half = len(items) // 2
-        items = [*(combine(items[k], items[k + half]) for k in range(half)), *items[2 * half :]]
+        pairs = zip(items[::2], items[1::2]) if in_order else zip(items[:half], items[half:])
+        items = [*(combine(*pair) for pair in pairs), *items[2 * half :]]
     return items[0]
 
 
