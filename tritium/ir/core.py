@@ -227,6 +227,23 @@ def walk(block):
             stack.pop()
 
 
+def closure(values, onward):
+    """`values`, and all that `onward(x)` gives for one of them in turn: each value once, the last one first.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = add %x, %x : i32\\n %1 = mul %0, %x : i32\\n}")
+    >>> list(closure(m.body.ops[1:], lambda x: x.operands if type(x) is Op else ()))
+    [Op(mul: i32), Arg(i32, 'x'), Op(add: i32)]
+    """
+    seen, left = set(), [*values]
+    while left:
+        x = left.pop()
+        if x not in seen:
+            seen.add(x)
+            yield x
+            left += onward(x)
+
+
 def called(block):
     """The names of the functions that a block calls, each once, in order."""
     return dict.fromkeys(op.attrs["callee"] for op in walk(block) if "callee" in op.attrs)

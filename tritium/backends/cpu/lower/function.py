@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Arg, Block, Module, Op, Result, Value
+from ....ir.core import Arg, Block, Module, Op, Result, Value, closure
 from ....ir.preconditions import Preconditions, preconditions_of
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
@@ -281,16 +281,12 @@ class Lowering(Emitter):
 
     def _is_computable(self, x: Value) -> bool:
         """Whether a tile is a function of scalars and indices."""
-        stack, seen = [x], set()
-        while stack:
-            x = stack.pop()
-            if type(x.type) is not T.Tile or x in seen:
-                continue
-            if type(x) is not Op or x.kind is ops.load or x in self.buffers or not self.is_lazy(x):
-                return False
-            seen.add(x)
-            stack += x.operands
-        return True
+        made = lambda y: self.computes(y) and y.kind is not ops.load
+        return all(type(y.type) is not T.Tile or made(y) for y in closure([x], lambda y: y.operands if made(y) else ()))
+
+    def computes(self, x: Value) -> TypeGuard[Op]:
+        """Whether a loop that reads a tile computes it: it is in no scratch memory."""
+        return type(x) is Op and type(x.type) is T.Tile and x not in self.buffers and self.is_lazy(x)
 
     # --- scratch --------------------------------------------------------------------------------------------------
     def allocate(self, x: Value) -> Buffer:

@@ -8,12 +8,12 @@ layout, it takes the one in which a dot reads it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value, closure, walk
 from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
@@ -170,15 +170,7 @@ def _reduced(choice: Choice, body: Block, x: Arg) -> Layout | None:
 
 def _is_computed_from(y: Value, x: Arg) -> bool:
     """True for a tile that elementwise ops compute from another."""
-    seen, open_ = {y}, [y]
-    while open_:
-        z = open_.pop()
-        if z is x:
-            return True
-        new = {*z.operands} - seen if type(z) is Op and z.kind.elementwise else ()
-        seen.update(new)
-        open_ += new
-    return False
+    return x in closure([y], lambda z: z.operands if type(z) is Op and z.kind.elementwise else ())
 
 
 def _readers(body: Block) -> dict[Value, list[tuple[Op, int]]]:
@@ -266,21 +258,27 @@ def _stored_beside(choice: Choice, op: Op, leader: Value, tiles: Sequence[Value]
 def _goes_to_stores(choice: Choice, x: Op, own: Layout, layout: Layout) -> bool:
     """True for a tile that elementwise ops bring to stores from `layout`, which `own` does not serve; reductions may
     read it too, but nothing else."""
-    stored, seen, open_ = False, {x}, [x]
-    while open_:
-        for op, k in choice.readers.get(open_.pop(), ()):
-            if op.kind is ops.store and k == 1:
-                wanted = choice.accesses.coalesced(op)
-                if wanted != layout or choice.accesses.serves(op, own, wanted):
-                    return False
-                stored = True
-            elif op.kind.elementwise and op.type.shape == x.type.shape:
-                if op not in seen:
-                    seen.add(op)
-                    open_.append(op)
-            elif not op.kind.combines:
+    stored = False
+    for op, k in _read_elementwise(choice, x):
+        if op.kind is ops.store and k == 1:
+            wanted = choice.accesses.coalesced(op)
+            if wanted != layout or choice.accesses.serves(op, own, wanted):
                 return False
+            stored = True
+        elif not op.kind.combines and not _is_alike(op, x):
+            return False
     return stored
+
+
+def _is_alike(op: Op, x: Op) -> bool:
+    """True for an elementwise op of a tile's shape."""
+    return op.kind.elementwise and op.type.shape == x.type.shape
+
+
+def _read_elementwise(choice: Choice, x: Op) -> Iterator[tuple[Op, int]]:
+    """(op, position of the operand) of all that read a tile, or what elementwise ops compute from it."""
+    alike = lambda y: [op for op, _ in choice.readers.get(y, ()) if _is_alike(op, x)]
+    return (read for y in closure([x], alike) for read in choice.readers.get(y, ()))
 
 
 def _read_by_dot(choice: Choice, op: Op) -> Layout | None:
@@ -342,15 +340,7 @@ def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
 
 def _reduced_along(choice: Choice, x: Op) -> set[int]:
     """The axes along which reductions combine what elementwise ops compute from a tile."""
-    found, seen, open_ = set(), {x}, [x]
-    while open_:
-        for op, _ in choice.readers.get(open_.pop(), ()):
-            if op.kind is ops.reduce:
-                found.add(op.attrs["axis"])
-            elif op.kind.elementwise and op.type.shape == x.type.shape and op not in seen:
-                seen.add(op)
-                open_.append(op)
-    return found
+    return {op.attrs["axis"] for op, _ in _read_elementwise(choice, x) if op.kind is ops.reduce}
 
 
 def _loop(choice: Choice, op: Op, k: int) -> Layout:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.core import Block, Module, Op, Value, closure, walk
 from ....ir.rewrite import captured, effects, inputs
 from ..analysis.held_sums import carried_sums
 from ..ops import MIN_TRANSFER, op_of
@@ -218,13 +218,11 @@ class LoopInfo:
 
     def behind(self, values: Iterable[Value]) -> set[Op]:
         """The ops of an iteration that compute these values."""
-        todo, found = list(values), set()
-        while todo:
-            op = op_of(todo.pop())
-            if op in self.inside and op not in found:
-                found.add(op)
-                todo += inputs(op)
-        return found
+        return {*closure(self._made_inside(values), lambda op: self._made_inside(inputs(op)))}
+
+    def _made_inside(self, values: Iterable[Value]) -> list[Op]:
+        """The ops of the body that make some values."""
+        return [op for op in map(op_of, values) if op in self.inside]
 
     def computed_from(self, x: Op, source: Op) -> bool:
         """True if `x` depends on an op of the same iteration."""
@@ -244,16 +242,8 @@ class LoopInfo:
 
     def follows_other_dot(self, op: Op, dot: Op) -> bool:
         """True if `op` depends on another dot of its iteration, which has therefore been waited for."""
-        todo, seen = list(inputs(op)), set()
-        while todo:
-            x = op_of(todo.pop())
-            if x in seen or x not in self.inside:
-                continue
-            if x in self.dots:
-                return x is not dot
-            seen.add(x)
-            todo += inputs(x)
-        return False
+        made = closure(self._made_inside(inputs(op)), lambda op: self._made_inside(inputs(op)))
+        return next((x is not dot for x in made if x in self.dots), False)
 
 
 def _inner(op: Op) -> Iterator[Op]:

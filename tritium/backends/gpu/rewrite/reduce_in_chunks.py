@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.core import Block, Module, Op, Result, Value, closure, walk
 from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
@@ -127,17 +127,10 @@ def _elementwise(region: Block) -> bool:
 
 def _slice(reduction: Op) -> set[Op] | None:
     """The ops that compute the tiles of a reduction; None if one of them is not computed element by element."""
-    made, stack = set(), list(reduction.operands)
-    while stack:
-        x = stack.pop()
-        if type(x.type) is not T.Tile or x in made:
-            continue
-        known = type(x) is Op and (x.kind.elementwise or x.kind in _CHUNK)
-        if not known or len(x.types) > 1 or effects(x) == "write":
-            return None
-        made.add(x)
-        stack += x.operands
-    return made
+    tiles = lambda values: [x for x in values if type(x.type) is T.Tile]
+    made = {*closure(tiles(reduction.operands), lambda x: tiles(x.operands) if type(x) is Op else ())}
+    known = lambda x: type(x) is Op and (x.kind.elementwise or x.kind in _CHUNK) and len(x.types) == 1
+    return made if all(known(x) and effects(x) != "write" for x in made) else None
 
 
 def _loaded_before(made: set[Op], block: Block, at: int) -> bool:

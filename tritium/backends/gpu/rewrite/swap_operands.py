@@ -22,7 +22,7 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Module, Op, Value, walk
+from ....ir.core import Module, Op, Value, closure, walk
 from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.dce import dce
 from ..layout.rules import simple
@@ -95,16 +95,9 @@ def _computed(info: LoopInfo, right: Value) -> bool:
     staged = prefetched_loads(info)
     if staged is None:
         return False
-    todo, seen = [right], set()
-    while todo:
-        x = todo.pop()
-        if x in seen or x in staged.loads or type(x.type) is not T.Tile or info.outside(x):
-            continue
-        if not simple(x) and not (type(x) is Op and x.kind is ops.join):
-            return False
-        seen.add(x)
-        todo += x.operands
-    return True
+    there = lambda x: x in staged.loads or type(x.type) is not T.Tile or info.outside(x)
+    computed = lambda x: simple(x) or type(x) is Op and x.kind is ops.join
+    return all(there(x) or computed(x) for x in closure([right], lambda x: () if there(x) else x.operands))
 
 
 def swapped(dot: Op) -> Op:

@@ -36,7 +36,7 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.core import Block, Module, Op, Result, Value, closure, walk
 from ....ir.rewrite import Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
@@ -223,18 +223,9 @@ class _Loads:
 
     def __init__(self, body: Block):
         inside, yielded = set(body.ops), dict(zip(body.args[1:], body.yields))
-        taken, todo = set(), [op for op in body.ops if op.kind is ops.load]
-        while todo:
-            x = todo.pop()
-            if x in taken:
-                continue
-            taken.add(x)
-            if x in inside:
-                todo += x.operands
-            elif x in yielded:
-                todo.append(yielded[x])
-            elif type(x) is Result:
-                todo.append(x.op)
+        behind = lambda x: (x.operands if x in inside else (yielded[x],) if x in yielded else
+                            (x.op,) if type(x) is Result else ())
+        taken = {*closure((op for op in body.ops if op.kind is ops.load), behind)}
         made = tuple(op for op in body.ops if op in taken)
         simple = all(len(op.types) == 1 and not op.regions for op in made)
         self.ops: tuple[Op, ...] = made if simple and all(effects(op) != "write" for op in body.ops) else ()
