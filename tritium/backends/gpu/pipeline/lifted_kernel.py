@@ -7,23 +7,18 @@ program's index (`is_pure`), and the host must be able to describe the tensors b
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.polynomial import ITERATION, Scalars, in_order
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, closure, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Arg, Block, Module, Op, Value, closure, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, NoBox, access, box_of
+from ..analysis.preconditions import Row
 from ..tma import HostValues
 from .reordering import Reordering
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Module, Value
-    from ..analysis.preconditions import Row
 
 
 class Refused(Exception):
@@ -56,7 +51,7 @@ class LiftedKernel:
         before = dict(zip(of_memory(self.module), of_memory(self.original), strict=True))
         return Reordering.of(self.original, Assumed(self.original), before)
 
-    def _rule(self, b: Builder, op: Op) -> Arg | None:
+    def _rule(self, b: Rewriter, op: Op) -> Arg | None:
         if op.kind is gpu_ops.block_rank:
             return self.rank
         first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)

@@ -20,24 +20,17 @@ in the kernel's `num_stages`: the tiles of the next iteration arrive while this 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
-from ....ir.core import walk
-from ....ir.rewrite import substitute, sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
+from ..target import Target
 from .capabilities import NO_DOTS, capabilities
 from .iteration import Emission, IterationEmitter
 from .loop_info import LoopInfo, registers_of, stages_of
 from .reordering import Reordering
-from .schedule import prefetched_loads, register_loads, schedule_dots
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
-    from .schedule import Schedule
+from .schedule import Schedule, prefetched_loads, register_loads, schedule_dots
 
 
 def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Module:

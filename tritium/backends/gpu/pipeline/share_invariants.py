@@ -18,24 +18,17 @@ stays in registers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
-from ....ir.core import walk
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..ops import bytes_of
+from ..target import Target
 from .capabilities import capabilities
 from .iteration import Emission, IterationEmitter, buffer_of
 from .loop_info import LoopInfo
-from .schedule import schedule_in_place
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
-    from .schedule import Schedule
+from .schedule import Schedule, schedule_in_place
 
 
 def share_invariants(module: Module, target: Target) -> Module:

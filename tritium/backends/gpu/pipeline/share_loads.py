@@ -15,20 +15,16 @@ shared memory write their operands themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
-from ....ir.core import Op, Result, walk
-from ....ir.rewrite import copy_region, effects, sweep
+from ....ir.core import Module, Op, Result, Value, walk
+from ....ir.rewrite import Rewriter, copy_region, effects, sweep
 from .. import ops as gpu_ops
 from ..ops import bytes_of, op_of
+from ..target import Target
 from .capabilities import capabilities
 from .loop_info import LoopInfo
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
 
 
 def share_loads(module: Module, target: Target) -> Module:
