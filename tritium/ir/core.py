@@ -123,6 +123,11 @@ class Result(Value):
         return f"Result({self.op!r}, {self.index})"
 
 
+def op_of(x) -> Any:
+    """The op that makes a value; an argument is itself."""
+    return x.op if type(x) is Result else x
+
+
 class Block:
     """A list of ops with parameters. The last op of a region's block is its `yield`."""
 

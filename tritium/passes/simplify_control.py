@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from .. import ops
+from ..analysis.arithmetic import constant_of
 from ..analysis.induction import steps
 from ..analysis.polynomial import Scalars
 from ..ir import types as T
 from ..ir.core import Op, walk
 from ..ir.rewrite import ERASE, effects, substitute
-from .regions import constant_of, trip_count
+from .regions import trip_count
 from .simplify import full, number, on
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Block, Module, Op, Result, Value, closure, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value, closure, op_of, walk
 from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
@@ -52,7 +52,7 @@ class Choice:
         """The layout a tile is computed in."""
         found = self.anchors.get(x)
         if found is None:
-            found = self.anchors[x] = _anchor(self, gpu_ops.op_of(x), x.index if type(x) is Result else 0)
+            found = self.anchors[x] = _anchor(self, op_of(x), x.index if type(x) is Result else 0)
         return found
 
     def accessed(self, op: Op) -> Layout:
@@ -150,7 +150,7 @@ def _decide(choice: Choice, parameters: Sequence[Sequence[Arg]], body: Block, se
 
 def _is_free(choice: Choice, x: Value, carried: Sequence[Value]) -> bool:
     """True if a tile can have any layout: it is rematerializable, carried by the loop, or one of these by a branch."""
-    branch, k = gpu_ops.op_of(x), x.index if type(x) is Result else 0
+    branch, k = op_of(x), x.index if type(x) is Result else 0
     if type(branch) is not Op or branch.kind is not ops.if_:
         return x in carried or choice.is_rematerializable(x)
     return all(_is_free(choice, region.yields[k], carried) for region in branch.regions)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, closure, walk
+from ....ir.core import Block, Module, Op, Value, closure, op_of, walk
 from ....ir.rewrite import captured, effects, inputs
 from ..analysis.held_sums import carried_sums
-from ..ops import MIN_TRANSFER, op_of
+from ..ops import MIN_TRANSFER
 from .capabilities import Capabilities
 from .reordering import Reordering
 

@@ -21,6 +21,7 @@ in the kernel's `num_stages`: the tiles of the next iteration arrive while this 
 from __future__ import annotations
 
 from .... import ops
+from ....ir.builder import several
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.assumed import Assumed
@@ -96,4 +97,4 @@ def _ahead(schedule: Schedule, b: Rewriter) -> tuple[Value, ...]:
     # The new loop must not be prefetched again.
     attrs = {**loop.attrs, "num_stages": 1}
     outs = b.emit_as_is(ops.for_, (*loop.operands, *first), attrs, (region.block,))
-    return (outs if type(outs) is tuple else (outs,))[: len(inits)]
+    return several(outs)[: len(inits)]

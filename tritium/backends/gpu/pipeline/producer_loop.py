@@ -5,11 +5,10 @@ from __future__ import annotations
 from .... import ops
 from ....analysis.polynomial import ITERATION, Poly, Scalars
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op
+from ....ir.core import Arg, Block, Op, op_of
 from ....named_tuples import NamedTuple
 from ..analysis.affine import Access, Form, bounds, form, narrow
 from ..analysis.demanded_rows import unobserved
-from ..ops import op_of
 from ..tma import ALIGNMENT, Tma
 from .capabilities import Capabilities
 from .lifted_kernel import LiftedKernel, Refused, is_pure, values_of

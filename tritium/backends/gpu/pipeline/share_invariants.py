@@ -19,6 +19,7 @@ stays in registers.
 from __future__ import annotations
 
 from .... import ops
+from ....ir.builder import several
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
@@ -75,4 +76,4 @@ def _shared(b: Rewriter, schedule: Schedule) -> tuple[Value, ...]:
     outs = b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,))
     for address, _ in list(emission.outer.values())[:1]:
         gpu_ops.release(b, address)
-    return outs if type(outs) is tuple else (outs,)
+    return several(outs)

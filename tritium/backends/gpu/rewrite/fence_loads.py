@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, closure, walk
+from ....ir.core import Block, Module, Op, Value, closure, op_of, walk
 from ....ir.rewrite import Rewriter, effects
 from .. import ops as gpu_ops
 from ..layout.values import LARGE, layout_of
@@ -140,4 +140,4 @@ def _depends(load: Op, run: list[Op]) -> bool:
 def _needed(loads: list[Op], run: list[Op]) -> set[Op]:
     """The loads, and what they are computed from in a run of ops."""
     inside = set(run)
-    return {*closure(loads, lambda op: inside.intersection(map(gpu_ops.op_of, op.operands)))}
+    return {*closure(loads, lambda op: inside.intersection(map(op_of, op.operands)))}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Module, Op, Value, closure, walk
+from ....ir.core import Module, Op, Value, closure, op_of, walk
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, axis_bits
 from ..target import Target
@@ -50,7 +50,7 @@ def _parts(reduction: Op, target: Target, warps: int) -> Parts | None:
 
 def _layout_behind(x: Value, target: Target, warps: int) -> Layout | None:
     """The layout of the dot that a tile is computed from, element by element."""
-    alike = lambda ys: [op for y in ys if type(op := gpu_ops.op_of(y)) is Op
+    alike = lambda ys: [op for y in ys if type(op := op_of(y)) is Op
                         and op.type == T.with_element(x.type, T.element(op.type))]
     passes = lambda op: op.kind.elementwise or op.kind is gpu_ops.dot_wait
     for op in closure(alike([x]), lambda op: alike(op.operands) if passes(op) else ()):

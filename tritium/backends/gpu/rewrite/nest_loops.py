@@ -22,7 +22,8 @@ from .... import ops
 from ....analysis.induction import steps as increments
 from ....analysis.polynomial import Scalars
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.builder import several
+from ....ir.core import Block, Module, Op, Result, Value, op_of, walk
 from ....ir.rewrite import Rewriter, captured, effects, inputs, substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
@@ -183,10 +184,10 @@ def _ends(body: Block, nest: _Nest) -> bool:
     branch = nest.final
     assert branch is not None
     behind = body.ops[body.ops.index(branch) + 1 : -1]
-    if any(effects(op) == "write" or any(_key(x) is branch for x in inputs(op)) for op in behind):
+    if any(effects(op) == "write" or any(op_of(x) is branch for x in inputs(op)) for op in behind):
         return False
     for k, y in enumerate(body.yields):
-        if _key(y) is branch:
+        if op_of(y) is branch:
             nest.ended[k] = y
     return True
 
@@ -203,7 +204,7 @@ def _alone(body: Block, branch: Op, given: set[Value]) -> Block | None:
     inside, open_ = {*walk(body)}, captured(branch)
     while open_:
         x = open_.pop()
-        if x in given or x in needed or _key(x) not in inside and x not in body.args:
+        if x in given or x in needed or op_of(x) not in inside and x not in body.args:
             continue
         if type(x) is not Op or x.regions or effects(x) or len(needed) == MOST:
             return None
@@ -211,11 +212,6 @@ def _alone(body: Block, branch: Op, given: set[Value]) -> Block | None:
         open_ += x.operands
     region = branch.regions[0]
     return Block(region.args, [*(op for op in body.ops if op in needed), *region.ops])
-
-
-def _key(x: Value) -> Value:
-    """The op that makes a value, or the parameter that it is."""
-    return x.op if type(x) is Result else x
 
 
 def _index(x: Value) -> int:
@@ -257,7 +253,7 @@ def _nested(b: Rewriter, loop: Op, nest: _Nest) -> tuple[Value, ...]:
             ends |= {k: results[_index(x)] for k, x in nest.ended.items()}
         ops.yield_(b, *(ends[k] for k in carried))
     outs = b.emit_as_is(ops.for_, (none, tasks, one, *(inits[k] for k in carried)), ops.for_.defaults, (region.block,))
-    outs = dict(zip(carried, outs if type(outs) is tuple else (outs,)))
+    outs = dict(zip(carried, several(outs)))
     if nest.counter is not None:
         outs[nest.counter] = ops.select(b, ops.gt(b, tasks, none), last, inits[nest.counter])
     return tuple(outs[k] for k in range(len(inits)))
@@ -283,7 +279,7 @@ def _steps(b: Rewriter, loop: Op, nest: _Nest, old: dict[int, Value], begun: tup
         ops.yield_(b, *(outs[k] for k in carried))
     attrs = {**loop.attrs, "nonempty": True}
     ends = b.emit_as_is(ops.for_, (none, nest.steps, one, *inits), attrs, (region.block,))
-    return dict(zip(carried, ends if type(ends) is tuple else (ends,)))
+    return dict(zip(carried, several(ends)))
 
 
 def _quotients(body: Block, nest: _Nest) -> list[Op]:
@@ -301,7 +297,7 @@ def _advance(body: Block, nest: _Nest, k: int) -> Value | None:
     assert nest.first is not None
     y = nest.first.regions[0].yields[_index(nest.begun[k])]
     by = _increment(body.args[1 + k], y) if y.type is nest.steps.type else None
-    return by if by is not None and _key(by) not in {*body.args, *walk(body)} else None
+    return by if by is not None and op_of(by) not in {*body.args, *walk(body)} else None
 
 
 def _by_op(pairs: Iterable[tuple[Value, Value]]) -> dict[Value, Any]:

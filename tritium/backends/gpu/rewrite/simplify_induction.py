@@ -14,7 +14,7 @@ from typing import Any
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.builder import Builder
+from ....ir.builder import Builder, several
 from ....ir.core import Module, Op, Value
 from ....ir.rewrite import substitute, sweep
 from ....passes.functions import each_function
@@ -47,7 +47,7 @@ def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
         ops.yield_(b, *[ops.add(b, o, _to_carrier(b, _step(values[k], outs[k]), o.type)) if moved[k] else outs[k]
                         for k, o in carried.items()])  # fmt: skip
     ends = b.emit(ops.for_, (lo, hi, step, *starts), op.attrs, (region.block,))
-    last = dict(zip(kept, ends if type(ends) is tuple else (ends,)))
+    last = dict(zip(kept, several(ends)))
     return tuple(_moved(b, x, last[at]) if s else last[at] for x, at, s in zip(inits, held, moved))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
+from ....ir.builder import several
 from ....ir.core import Module, Op, Value, closure, walk
 from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.dce import dce
@@ -121,6 +122,5 @@ def _transpose(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:
             ends[k] = ops.dot(b, swap(right), swap(left), own[k], **ends[k].attrs)
         ops.yield_(b, *ends)
     # As it is: nothing is known of the new loop's values, and all that gains has been transposed.
-    outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,))
-    outs = outs if type(outs) is tuple else (outs,)
+    outs = several(b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,)))
     return tuple(swap(x) if k in chosen else x for k, x in enumerate(outs))
