@@ -12,8 +12,9 @@ from .opdef import types_of
 ERASE = ()
 
 
-def sweep(module, rule):
-    """Apply `rule(b, op)` to every op, operands and regions first; returns the same module if nothing changed.
+def sweep(module, rule, *then):
+    """Apply `rule(b, op)` to every op, operands and regions first, and if anything changed the passes `then`; returns
+    the same module if nothing did.
 
     The rule gives None to keep the op, a Value (or a tuple of them, one per result) to put in its place, or `ERASE`.
     What it emits through `b` is given to the rule in turn, and equal pure ops are merged on the way.
@@ -27,7 +28,10 @@ def sweep(module, rule):
       print %1 {prefix=""}
     }
     """
-    return Rewriter(rule).module(module)
+    made = Rewriter(rule).module(module)
+    for step in then if made is not module else ():
+        made = step(made)
+    return made
 
 
 class Rewriter(Builder):

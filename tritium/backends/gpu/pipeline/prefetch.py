@@ -66,8 +66,7 @@ def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Modul
         schedule = schedule_dots(info, loads)
         return _ahead(schedule, b) if reordering is None or reordering.take(schedule.pairs) else None
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(assumed.stated_by(swept))
+    return sweep(module, rule, assumed.stated_by, dce)
 
 
 def _copied(info: LoopInfo) -> bool:

@@ -50,8 +50,7 @@ def share_invariants(module: Module, target: Target) -> Module:
         gains = schedule.outer_operands() or len(info.dots) > 1 and schedule.early_operands()
         return _shared(b, schedule) if gains and _bytes(schedule) <= room else None
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(swept)
+    return sweep(module, rule, dce)
 
 
 def _bytes(schedule: Schedule) -> int:

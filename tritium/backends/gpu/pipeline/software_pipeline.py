@@ -98,8 +98,7 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         late = stages > 2 and _alone(info, loads.loads, stages, module, target)
         return _Pipelined(schedule, b, stages, kept, thread_copies, trips, late).build()
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(assumed.stated_by(swept))
+    return sweep(module, rule, assumed.stated_by, dce)
 
 
 def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: Target) -> bool:

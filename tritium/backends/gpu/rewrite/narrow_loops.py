@@ -45,8 +45,7 @@ def narrow_loops(module: Module) -> Module:
         limits = _limits(branch.operands[0], op.regions[0].args[0], {*walk(op.regions[0])})
         return None if limits is None else _narrowed(b, op, by, branch, limits)
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(swept)
+    return sweep(module, rule, dce)
 
 
 def _whole_body(body: Block) -> Op | None:

@@ -73,8 +73,7 @@ def _nest_all(module: Module) -> Module:
         found = _nest_of(op) if op.kind is ops.for_ else None
         return None if found is None else _nested(b, op, found)
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(licm(simplify(swept)))
+    return sweep(module, rule, simplify, licm, dce)
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------

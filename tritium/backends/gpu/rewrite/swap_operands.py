@@ -50,8 +50,7 @@ def swap_operands(module: Module, target: Target) -> Module:
         chosen = {k for k, dot in sums if k is not None and _gains(info, dot)}
         return _transpose(b, op, chosen) if chosen else None
 
-    swapped = sweep(module, rule)
-    return module if swapped is module else dce(swapped)
+    return sweep(module, rule, dce)
 
 
 def _may_gain(dot: Op) -> bool:
