@@ -218,11 +218,11 @@ class LoopInfo:
 
     def behind(self, values: Iterable[Value]) -> set[Op]:
         """The ops of an iteration that compute these values."""
-        return {*closure(self._made_inside(values), lambda op: self._made_inside(inputs(op)))}
+        return {*self._behind(values)}
 
-    def _made_inside(self, values: Iterable[Value]) -> list[Op]:
-        """The ops of the body that make some values."""
-        return [op for op in map(op_of, values) if op in self.inside]
+    def _behind(self, values: Iterable[Value]) -> Iterator[Op]:
+        made_inside = lambda xs: [op for op in map(op_of, xs) if op in self.inside]
+        return closure(made_inside(values), lambda op: made_inside(inputs(op)))
 
     def computed_from(self, x: Op, source: Op) -> bool:
         """True if `x` depends on an op of the same iteration."""
@@ -242,8 +242,7 @@ class LoopInfo:
 
     def follows_other_dot(self, op: Op, dot: Op) -> bool:
         """True if `op` depends on another dot of its iteration, which has therefore been waited for."""
-        made = closure(self._made_inside(inputs(op)), lambda op: self._made_inside(inputs(op)))
-        return next((x is not dot for x in made if x in self.dots), False)
+        return next((x is not dot for x in self._behind(inputs(op)) if x in self.dots), False)
 
 
 def _inner(op: Op) -> Iterator[Op]:

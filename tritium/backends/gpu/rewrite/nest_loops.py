@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .... import ops
-from ....analysis.induction import steps as increments
+from ....analysis.induction import increment
 from ....analysis.polynomial import Scalars
 from ....ir import types as T
 from ....ir.builder import several
@@ -109,7 +109,7 @@ def _counter(loop: Op, op: Op, steps: Value) -> int | None:
     if len(places) != 1 or number(loop.operands[3 + places[0]]) != -1:
         return None
     arg = body.args[1 + places[0]]
-    by = _increment(arg, following)
+    by = increment(arg, following)
     if by is None or number(by) != 1 or not _apart(wraps.operands[1 - wraps.operands.index(arg)], steps, -1):
         return None
     # Nobody else may see where the task before has ended.
@@ -121,12 +121,6 @@ def _counter(loop: Op, op: Op, steps: Value) -> int | None:
 def _apart(x: Value, y: Value, by: int) -> bool:
     """True if x is y plus a number."""
     return (Scalars()(x) - Scalars()(y)).number == by
-
-
-def _increment(arg: Value, out: Value) -> Value | None:
-    """What is added to a scalar, by one op."""
-    found = increments(arg, out)
-    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
 
 
 def _with_branches(loop: Op, steps: Value, tasks: Value, position: Op, counter: int | None) -> _Nest | None:
@@ -295,7 +289,7 @@ def _advance(body: Block, nest: _Nest, k: int) -> Value | None:
     """What each task adds to an integer that its first step sets, if that comes from outside of the loop."""
     assert nest.first is not None
     y = nest.first.regions[0].yields[_index(nest.begun[k])]
-    by = _increment(body.args[1 + k], y) if y.type is nest.steps.type else None
+    by = increment(body.args[1 + k], y) if y.type is nest.steps.type else None
     return by if by is not None and op_of(by) not in {*body.args, *walk(body)} else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import ops
-from ....analysis.induction import steps
+from ....analysis.induction import increment
 from ....ir import types as T
 from ....ir.builder import Builder, several
 from ....ir.core import Module, Op, Value
@@ -61,10 +61,7 @@ def _holder(inits: Sequence[Value], moved: Sequence[Value | None], k: int) -> in
 
 def _step(arg: Value, out: Value) -> Value | None:
     """The scalar that `out` adds to the tile `arg`, by one splat; None if it is something else."""
-    found = steps(arg, out) if type(arg.type) is T.Tile else None
-    if found is None or len(found) != 1 or found[0].sign < 0:
-        return None
-    by = found[0].value
+    by = increment(arg, out) if type(arg.type) is T.Tile else None
     return by.operands[0] if type(by) is Op and by.kind is ops.splat else None
 
 
