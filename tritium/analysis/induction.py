@@ -32,6 +32,18 @@ def steps(arg, out) -> tuple[Step, ...] | None:
     return _steps(arg, out, set()) if is_index(arg.type) else None
 
 
+def increment(arg, out) -> Any:
+    """What one addition adds to `arg` to give `out`, its next value; None if the loop does anything else with it.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32, %y: i32) {\\n %0 = add %y, %x : i32\\n %1 = add %0, %y : i32\\n}")
+    >>> increment(m.args[0], m.body.ops[0]).name, increment(m.args[0], m.body.ops[1])
+    ('y', None)
+    """
+    found = steps(arg, out)
+    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
+
+
 def _steps(arg, out, tried):
     if out is arg:
         return ()

@@ -13,7 +13,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Arg, Op
 from .affine import Affine
-from .induction import steps
+from .induction import increment
 
 MOST_TERMS = 8  # a longer sum is a value of its own
 
@@ -141,7 +141,7 @@ class Scalars(Affine):
         body, (lo, _, step, *inits) = loop.regions[0], loop.operands
         self._advance(body.args[0], lo, step)
         for arg, init, out in zip(body.args[1:], inits, body.yields):
-            by = _increment(arg, out)
+            by = increment(arg, out) if type(arg.type) is T.Scalar else None
             if by is not None and ITERATION not in self(by).values:
                 self._advance(arg, init, by)
 
@@ -169,12 +169,6 @@ class Scalars(Affine):
 
     def reshaped(self, op, x):
         return None if op.attrs["reorder"] else super().reshaped(op, x)
-
-
-def _increment(arg, out):
-    """The loop-invariant increment of a carried integer; None if it is updated otherwise."""
-    found = steps(arg, out) if type(arg.type) is T.Scalar else None
-    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
 
 
 def in_order(product):

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import ops
 from ..ir import types as T
+from ..ir.builder import several
 from ..ir.core import Block, Op
 from ..language.builtins import operators, program
 from ..language.source.dependencies import Compilable
@@ -396,11 +397,6 @@ def _emit_if(b, test, then, other, names, pairs, flags):
 
 
 # --- small values -------------------------------------------------------------------------------------------------
-def several(made) -> tuple:
-    """The results of an emitted op as a tuple."""
-    return () if made is None else made if type(made) is tuple else (made,)
-
-
 def close(b, block, results):
     """The block with its closing `yield`."""
     return Block(block.args, (*block.ops, Op(ops.yield_, tuple(results), {}, (), (), b.loc)))

@@ -9,12 +9,13 @@ import ast
 import builtins
 
 from .. import ops
+from ..ir.builder import several
 from ..ir.core import Block
 from ..language.builtins import calling, indexing, operators, program
 from ..language.types import values
 from ..language.types.limits import LETTERS, is_wide
 from . import attributes, binding, budget, calls, diagnose
-from .control import close, condition, several
+from .control import close, condition
 from .scope import Closure, describe, describe_type, same
 
 _BINARY = {

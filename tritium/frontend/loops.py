@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import ops
 from ..ir import types as T
+from ..ir.builder import several
 from ..ir.core import Arg, Block, Op
 from ..language.builtins import casting, program
 from ..language.source import spelling_hints
@@ -20,7 +21,7 @@ from ..language.types.aggregate import Aggregate
 from ..language.types.limits import limits
 from ..named_tuples import NamedTuple
 from . import budget, calls, diagnose
-from .control import RESULT, Exits, agree, any_of, close, condition, fill, flag, is_bound, run, several, zero
+from .control import RESULT, Exits, agree, any_of, close, condition, fill, flag, is_bound, run, zero
 from .scope import (
     MISSING,
     Deferred,

@@ -101,6 +101,15 @@ def value_of(op):
     return op.results if op.types else None
 
 
+def several(made) -> tuple[Any, ...]:
+    """What a builder handed back for an op, as a tuple.
+
+    >>> several(None), several((1, 2)), several("op")
+    ((), (1, 2), ('op',))
+    """
+    return made if type(made) is tuple else () if made is None else (made,)
+
+
 def op_key(op):
     """Equal for ops that compute the same value.
 

@@ -123,6 +123,11 @@ class Result(Value):
         return f"Result({self.op!r}, {self.index})"
 
 
+def op_of(x) -> Any:
+    """The op that makes a value; an argument is itself."""
+    return x.op if type(x) is Result else x
+
+
 class Block:
     """A list of ops with parameters. The last op of a region's block is its `yield`."""
 
@@ -225,6 +230,23 @@ def walk(block):
                 break
         else:
             stack.pop()
+
+
+def closure(values, onward):
+    """`values`, and all that `onward(x)` gives for one of them in turn: each value once, the last one first.
+
+    >>> from tritium.ir.text import parse_module
+    >>> m = parse_module("kernel @f(%x: i32) {\\n %0 = add %x, %x : i32\\n %1 = mul %0, %x : i32\\n}")
+    >>> list(closure(m.body.ops[1:], lambda x: x.operands if type(x) is Op else ()))
+    [Op(mul: i32), Arg(i32, 'x'), Op(add: i32)]
+    """
+    seen, left = set(), [*values]
+    while left:
+        x = left.pop()
+        if x not in seen:
+            seen.add(x)
+            yield x
+            left += onward(x)
 
 
 def called(block):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .builder import Builder, value_of
+from .builder import Builder, several, value_of
 from .core import Block, Op, Result, walk
 from .opdef import types_of
 
 ERASE = ()
 
 
-def sweep(module, rule):
-    """Apply `rule(b, op)` to every op, operands and regions first; returns the same module if nothing changed.
+def sweep(module, rule, *then):
+    """Apply `rule(b, op)` to every op, operands and regions first, and if anything changed the passes `then`; returns
+    the same module if nothing did.
 
     The rule gives None to keep the op, a Value (or a tuple of them, one per result) to put in its place, or `ERASE`.
     What it emits through `b` is given to the rule in turn, and equal pure ops are merged on the way.
@@ -27,7 +28,10 @@ def sweep(module, rule):
       print %1 {prefix=""}
     }
     """
-    return Rewriter(rule).module(module)
+    made = Rewriter(rule).module(module)
+    for step in then if made is not module else ():
+        made = step(made)
+    return made
 
 
 class Rewriter(Builder):
@@ -91,7 +95,7 @@ class Rewriter(Builder):
             self.original = op
             made = rule(self, new)
             if made is not None:
-                self.map[op] = made if type(made) is tuple else (made,)
+                self.map[op] = several(made)
             elif (placed := place(new)) is not op:
                 self.map[op] = placed.results
 
@@ -146,7 +150,7 @@ def substitute(b, block, values, known=None):
     (Op(add: i32),)
     """
     names = dict(zip(block.args, [(v,) for v in values], strict=True))
-    return _copy(b, block, {**names, **{key: x if type(x) is tuple else (x,) for key, x in (known or {}).items()}})
+    return _copy(b, block, {**names, **{key: several(x) for key, x in (known or {}).items()}})
 
 
 def _copy(b, block, names):
@@ -161,7 +165,7 @@ def _copy(b, block, names):
         if op.kind.terminator:
             return tuple(operands)
         made = b.emit(op.kind, operands, op.attrs, [copy_region(b, r, names) for r in op.regions], op.loc)
-        names[op] = made if type(made) is tuple else (made,)
+        names[op] = several(made)
     return ()
 
 

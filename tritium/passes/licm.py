@@ -6,7 +6,7 @@ is harmless. A load moves only out of a loop that writes nothing and runs at lea
 
 from __future__ import annotations
 
-from ..ir.core import Result, walk
+from ..ir.core import op_of, walk
 from ..ir.rewrite import Rewriter, effects
 from .functions import each_function
 from .regions import trip_count
@@ -84,13 +84,13 @@ def _lets(owner):
 
 def _used(op):
     """The ops and parameters an op needs: its operands, and what its regions take from outside."""
-    used = [x.op if type(x) is Result else x for x in op.operands]
+    used = [op_of(x) for x in op.operands]
     if op.regions:
         own = {op}
         for region in op.regions:
             own.update(region.args)
         for inner in (i for region in op.regions for i in walk(region)):
-            used += [x.op if type(x) is Result else x for x in inner.operands]
+            used += [op_of(x) for x in inner.operands]
             own.add(inner)
             own.update(a for region in inner.regions for a in region.args)
         used = [x for x in used if x not in own]

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from .. import ops
-from ..ir.core import Op
-
-
-def constant_of(x):
-    """The Python number a scalar constant stands for, else None.
-
-    >>> from tritium.ir.text import parse_module
-    >>> m = parse_module("kernel @f(%x: i32) {\\n  %0 = constant {value=7, type=i32} : i32\\n}")
-    >>> constant_of(m.body.ops[0]), constant_of(m.args[0])
-    (7, None)
-    """
-    return x.attrs["value"] if type(x) is Op and x.kind is ops.constant else None
+from ..analysis.arithmetic import constant_of
 
 
 def counts_down(op):

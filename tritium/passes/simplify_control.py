@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from .. import ops
-from ..analysis.induction import steps
+from ..analysis.arithmetic import constant_of
+from ..analysis.induction import increment
 from ..analysis.polynomial import Scalars
 from ..ir import types as T
+from ..ir.builder import several
 from ..ir.core import Op, walk
 from ..ir.rewrite import ERASE, effects, substitute
-from .regions import constant_of, trip_count
+from .regions import trip_count
 from .simplify import full, number, on
 
 
@@ -117,7 +119,7 @@ def counted(b, op):
     k = next((k for k, arg in enumerate(condition.args) if arg is counter), None)
     if k is None or bound in condition.args or not counter.type.signed:
         return None
-    by = number(_increment(body.args[k], body.yields[k]))
+    by = number(increment(body.args[k], body.yields[k]))
     if by is None or by <= 0:
         return None
     with b.region([counter.type, *(a.type for a in body.args)], [counter.name, *(a.name for a in body.args)]) as inner:
@@ -135,7 +137,7 @@ def second_counter(b, op):
     body, (lo, _, step, *inits) = op.regions[0], op.operands
     apart = {}
     for k, (arg, out) in enumerate(zip(body.args[1:], body.yields)):
-        if arg.type is lo.type and _increment(arg, out) is step:
+        if arg.type is lo.type and increment(arg, out) is step:
             apart[k] = (Scalars()(inits[k]) - Scalars()(lo)).number
     if not apart:
         return None
@@ -149,14 +151,7 @@ def second_counter(b, op):
         values = [ops.add(b, index, full(b, apart[k], x.type)) if k in apart else x for k, x in enumerate(carried)]
         outs = substitute(b, body, [index, *values])
         ops.yield_(b, *(ops.add(b, carried[k], step) if k in apart else y for k, y in enumerate(outs)))
-    made = b.emit(ops.for_, op.operands, op.attrs, (inner.block,))
-    return made if type(made) is tuple else (made,)
-
-
-def _increment(arg, out):
-    """What an iteration adds to a carried scalar, by one op; None if it does anything else."""
-    found = steps(arg, out) if not T.shape(arg.type) else None
-    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
+    return several(b.emit(ops.for_, op.operands, op.attrs, (inner.block,)))
 
 
 def effects_of_block(block):

@@ -10,7 +10,7 @@ from collections import Counter
 
 from .. import ops
 from ..ir import types as T
-from ..ir.core import Block, Result, walk
+from ..ir.core import Block, op_of, walk
 from ..ir.rewrite import ERASE, effects, sweep
 
 MOST = 4  # stores of one branch: each is written twice
@@ -73,7 +73,7 @@ def _stored(branch, op, later, counts):
     if op.kind is not ops.store or type(op.operands[1].type) is not T.Tile:
         return None
     pointer, tile, *mask = op.operands
-    known = not any((x.op if type(x) is Result else x) in later for x in (pointer, *mask))
+    known = not any(op_of(x) in later for x in (pointer, *mask))
     return branch.results.index(tile) if tile in branch.results and counts[tile] == 1 and known else None
 
 

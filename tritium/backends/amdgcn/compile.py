@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import knobs
 from ...ir.core import Module, walk
 from ...locks import once
+from ..compiler import GPUTarget, Options
 from ..gpu.lower import lower_kernel
 from ..gpu.ops import async_load
 from ..gpu.passes import launch_metadata, pipeline, with_layouts
@@ -21,9 +22,6 @@ from .buffer_accesses import use_buffers
 from .isa.atomics import NOTHING
 from .isa.direct_copies import annotated
 from .isa.target import AmdTarget
-
-if TYPE_CHECKING:
-    from ..compiler import GPUTarget, Options
 
 # The form of code objects that ROCm 5.7 and newer load; implicit arguments begin with the numbers of programs.
 _VERSION = ["!llvm.module.flags = !{!999999}", '!999999 = !{i32 1, !"amdhsa_code_object_version", i32 500}',

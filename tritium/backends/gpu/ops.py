@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import types as T
-from ...ir.core import Block, Op, Result, Value
+from ...ir.core import Block, Op
 from ...ir.opdef import Access, op
 
 
@@ -19,11 +19,6 @@ def bytes_of(t: T.Type) -> int:
     (64, 8)
     """
     return T.numel(t) * T.element(t).bytes
-
-
-def op_of(x: Value) -> Any:
-    """The op that makes a value; an argument is itself."""
-    return x.op if type(x) is Result else x
 
 
 @op("convert")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import knobs
 from ...errors import OutOfResources
+from ...ir.core import Module
 from ...locks import once
+from ..compiler import GPUTarget, Options
 from ..gpu.lower import lower_kernel
 from ..gpu.passes import launch_metadata, pipeline, with_layouts
 from ..llvm.target import assembly, llvm
@@ -17,10 +19,6 @@ from .assemble import driver_link, ptxas
 from .assemble.traits import Traits
 from .isa.target import NvTarget
 from .kernel_traits import traits_of
-
-if TYPE_CHECKING:
-    from ...ir.core import Module
-    from ..compiler import GPUTarget, Options
 
 
 def ttgir(module: Module, target: GPUTarget, options: Options, metadata: dict[str, Any]) -> Module:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from .... import knobs, passes
 from ....ir import types as T
+from ....passes import TargetInfo
 from ....passes.legalize import BETWEEN_WIDE
+from ...compiler import GPUTarget
 from ...gpu.passes import early_passes
 from . import mma
 from .native import NATIVE, casts_of
 from .target import AmdTarget
-
-if TYPE_CHECKING:
-    from ....passes import TargetInfo
-    from ...compiler import GPUTarget
 
 # LLVM writes conversions of bf16 in integers where the architecture has none.
 CASTS = BETWEEN_WIDE | {(T.f16, T.f32), (T.f32, T.f16), (T.bf16, T.f32), (T.f32, T.bf16)}

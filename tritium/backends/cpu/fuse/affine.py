@@ -13,7 +13,7 @@ from .... import ops
 from ....analysis.affine import Affine, Form, Loose, strides_behind
 from ....analysis.arithmetic import ARITHMETIC, is_index, keeps_integers
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, closure
 from ...llvm.writer import Val
 from .index import Index, power_of_two, source_index
 
@@ -108,12 +108,5 @@ def described(x: Value) -> bool:
     """Whether `x` is an integer remainder of values with forms: computing it reads no memory."""
     if type(x) is not Op or x.kind is not ops.rem or not T.element(x.type).is_int:
         return False
-    stack, seen = list(x.operands), set()
-    while stack:
-        x = stack.pop()
-        if type(x.type) is T.Tile and x not in seen:
-            if type(x) is not Op or x.kind not in ADDRESSING:
-                return False
-            seen.add(x)
-            stack += x.operands
-    return True
+    made = closure(x.operands, lambda y: y.operands if type(y) is Op else ())
+    return all(type(y) is Op and y.kind in ADDRESSING for y in made if type(y.type) is T.Tile)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Op, Value, op_of, walk
 from ....ir.rewrite import captured
 from ....passes.simplify import SWAPPED
 from .affine import ADDRESSING
@@ -117,7 +117,7 @@ class Buffering:
                 if pending:
                     out.append(pending.pop())
                 continue
-            x = x.op if type(x) is Result else x
+            x = op_of(x)
             if type(x) is Arg or x in seen or not lo.is_lazy(x) or x.results[0] in lo.buffers:
                 continue
             seen.add(x)
@@ -131,7 +131,7 @@ class Buffering:
         users, weight, others = {}, self.weight, set()  # others: no index arithmetic, which has closed forms
         for op in self.block.ops:
             for x in op.operands:
-                k = x.op if type(x) is Result else x
+                k = op_of(x)
                 users[k] = users.get(k, 0) + 1
         self.row_numbers = self.for_rows()
         for op in lazy:
@@ -141,7 +141,7 @@ class Buffering:
                 continue
             cost = depth = work = 0
             for x in op.operands:
-                k = x.op if type(x) is Result else x
+                k = op_of(x)
                 c, d, w = weight.get(k) or (int(type(x.type) is T.Tile), 0, 0)
                 cost += 1 if c >= KEEP and users.get(k, 0) > 1 else c  # a costly one with several users will be kept
                 depth = max(depth, d)
@@ -162,9 +162,8 @@ class Buffering:
         for op in reversed(self.block.ops):
             column = op.kind is ops.expand_dims and op.attrs["axis"] == 1
             wanted = rows if column or op.kind.elementwise and op in rows and op not in others else others
-            wanted.update([x.op if type(x) is Result else x for x in op.operands])
-            for region in op.regions:
-                others.update([x for inner in walk(region) for x in inner.operands])
+            wanted.update([op_of(x) for x in op.operands])
+            others.update(captured(op))
         return rows - others
 
     def heavy(self, op: Op) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, closure
 from ....ir.opdef import OpKind
 
 
@@ -37,20 +37,10 @@ def _is_repeatable(kind: OpKind) -> bool:
 
 def _masks(x: Value) -> list[Value]:
     """The masks of the loads and selects that a tile is computed from."""
-    found, seen, stack = [], set(), [x]
-    while stack:
-        x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or x in seen:
-            continue
-        seen.add(x)
-        if x.kind is ops.load:
-            found += x.operands[1:2]
-            continue
-        if x.kind is ops.select:
-            found.append(x.operands[0])
-        if x.kind.elementwise:
-            stack += x.operands
-    return found
+    tiles = closure([x], lambda y: y.operands if type(y) is Op and y.kind.elementwise else ())
+    masks = {ops.load: slice(1, 2), ops.select: slice(1)}
+    return [m for y in tiles if type(y) is Op and type(y.type) is T.Tile and y.kind in masks
+            for m in y.operands[masks[y.kind]]]  # fmt: skip
 
 
 def uniform_beyond(x: Value, m: Value, known: dict[Value, bool] | None = None) -> bool:

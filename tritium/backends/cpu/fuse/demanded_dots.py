@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Op, Result, Value, closure, walk
 from . import ops as cpu_ops
 
 
@@ -100,15 +100,5 @@ def _made_in(loop: Op) -> set[Op | Arg]:
 
 def _is_made_in(x: Value, inside: set[Op | Arg]) -> bool:
     """True if a value is computed from some of these."""
-    todo, seen = [x], set()
-    while todo:
-        x = todo.pop()
-        made = x.op if type(x) is Result else x
-        if made in seen:
-            continue
-        if made in inside:
-            return True
-        seen.add(made)
-        if type(made) is Op:
-            todo += made.operands
-    return False
+    onward = lambda x: (x.op,) if type(x) is Result else x.operands if type(x) is Op else ()
+    return any(y in inside for y in closure([x], onward))

@@ -21,7 +21,7 @@ from typing import Any
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
-from ....ir.core import Arg, Block, Module, Op, Result, Value
+from ....ir.core import Arg, Block, Module, Op, Result, Value, op_of
 from ....ir.opdef import OpKind
 from ....ir.rewrite import inputs
 from ....passes.assumed import Assumed
@@ -158,7 +158,7 @@ class _Fusion:
     def operands(self, op: Op) -> tuple[Value, ...]:
         """The operands of an op in the new module; the same tuple if none differs."""
         for x in op.operands:
-            if (x.op if type(x) is Result else x) in self.names:
+            if op_of(x) in self.names:
                 return tuple(map(self.value, op.operands))
         return op.operands
 
@@ -206,7 +206,7 @@ class _Fusion:
         """The ops of `values` that are still to be emitted, the first one last."""
         found = []
         for x in values:
-            op: Any = x.op if type(x) is Result else x
+            op = op_of(x)
             if op not in self.done and type(op) is not Arg and (self.is_lazy(op) or is_scalar(op)):
                 found.append(op)
         found.reverse()
@@ -214,5 +214,5 @@ class _Fusion:
 
     def value(self, x: Value) -> Value:
         """What stands for a value in the new module."""
-        found = self.names.get(x.op if type(x) is Result else x)
+        found = self.names.get(op_of(x))
         return x if found is None else found[x.index if type(x) is Result else 0]

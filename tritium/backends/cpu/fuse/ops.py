@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import types as T
-from ....ir.core import Block, Op, Result, walk
+from ....ir.core import Block, Op, op_of, walk
 from ....ir.opdef import op
 
 
@@ -83,6 +83,6 @@ def reads(block: Block) -> dict:
     for inner in walk(block):
         if not is_marker(inner):
             for x in inner.operands:
-                key = x.op if type(x) is Result else x
+                key = op_of(x)
                 counts[key] = counts.get(key, 0) + 1
     return counts

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Op, Result, Value, op_of, walk
+from ....ir.rewrite import inputs
 from ....named_tuples import NamedTuple
 from ....passes.reduce_early import WIDE, runs_across
 from .buffering import MATERIALIZED, Buffering
@@ -109,13 +110,9 @@ class _Groups:
 
     def depends_on(self, op: Op) -> int:
         """The dependence bits of an op's operands, including those used in its regions."""
-        out, known = 0, self.depends
-        for x in op.operands:
-            out |= known.get(x.op if type(x) is Result else x, 0)
-        for region in op.regions:
-            for inner in walk(region):
-                for x in inner.operands:
-                    out |= known.get(x.op if type(x) is Result else x, 0)
+        out = 0
+        for x in inputs(op):
+            out |= self.depends.get(op_of(x), 0)
         return out
 
     def new_bit(self) -> int:
@@ -185,7 +182,7 @@ class _Groups:
 
     def force(self, x: Value) -> None:
         """Add a nest that materializes an operand, unless it is or will be in scratch."""
-        op: Any = x.op if type(x) is Result else x
+        op = op_of(x)
         if type(op) is Arg or x in self.lo.buffers or x in self.forced or not self.lo.is_lazy(op):
             return
         self.forced.add(x)

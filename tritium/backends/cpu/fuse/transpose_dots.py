@@ -19,6 +19,7 @@ from .... import ops
 from ....analysis.polynomial import Scalars
 from ....analysis.runs import Growth
 from ....ir import types as T
+from ....ir.builder import several
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import ERASE, Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
@@ -157,6 +158,5 @@ def _transposed_loop(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ..
         for k in chosen:
             ends[k] = inner.dot(ends[k], own[k])
         ops.yield_(b, *ends)
-    outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,), loop.loc)
-    outs = outs if type(outs) is tuple else (outs,)
+    outs = several(b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,), loop.loc))
     return tuple([transposed(b, x) if k in chosen else x for k, x in enumerate(outs)])

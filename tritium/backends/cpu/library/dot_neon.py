@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
-from .dot_signature import PARAMETERS, round_down
+from .dot_signature import PARAMETERS, interleaved, round_down
 
 _STEP = 4  # ks in a lane
 _COLUMNS = 16  # of a panel
@@ -68,11 +68,8 @@ def _pack(w: Writer, b: Val, ldb: Val, k: Val, panel: Val) -> None:
         first = w.gep("i8", b, w.binary("mul", loop.index, ldb))
         lines = [w.load(f"<{_COLUMNS} x i8>", w.gep("i8", first, w.binary("mul", ldb, w.const("i64", r))), align=1)
                  for r in range(_STEP)]
-        pairs = [w.shuffle(x, y, [l // 2 + _COLUMNS * (l % 2) for l in range(2 * _COLUMNS)])
-                 for x, y in (lines[:2], lines[2:])]
-        quad = w.shuffle(pairs[0], pairs[1], [l // 4 * 2 + l % 2 + 2 * _COLUMNS * (l % 4 // 2)
-                                              for l in range(4 * _COLUMNS)])
-        w.store(quad, w.gep("i8", panel, w.binary("mul", loop.index, w.const("i64", _COLUMNS))), align=1)
+        quads = interleaved(w, lines, _COLUMNS)
+        w.store(quads, w.gep("i8", panel, w.binary("mul", loop.index, w.const("i64", _COLUMNS))), align=1)
 
 
 class _Tile:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
-from .dot_signature import PARAMETERS, round_down
+from .dot_signature import PARAMETERS, interleaved, round_down
 from .dot_x86 import SHAPES, Shape, Tile
 
 WIDTH = SHAPES["avx512"][0].width  # bytes of the widest row of a tile
@@ -128,10 +128,7 @@ class _Bytes:
                 at = w.const("i64", v * _LANES)
                 lines = [w.load(f"<{_LANES} x i8>", w.gep("i8", self.line(first, r), at), align=1)
                          for r in range(_STEP)]
-                pairs = [w.shuffle(x, y, [l // 2 + _LANES * (l % 2) for l in range(2 * _LANES)])
-                         for x, y in (lines[:2], lines[2:])]
-                picks = [l // 4 * 2 + l % 2 + 2 * _LANES * (l % 4 // 2) for l in range(4 * _LANES)]
-                quad = w.shuffle(pairs[0], pairs[1], picks)
+                quad = interleaved(w, lines, _LANES)
                 w.store(quad, w.gep("i8", target, w.const("i64", v * 4 * _LANES)), align=1)
                 totals.append(self.add(ones, quad, loop.carried[v]))
             loop.next = totals

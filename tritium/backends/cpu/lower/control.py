@@ -7,13 +7,12 @@ pointers or indices that every iteration advances by a uniform amount is carried
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
 
 from .... import ops
 from ....analysis.affine import Form
 from ....analysis.induction import steps
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result, Value
+from ....ir.core import Arg, Block, Op, Result, Value, op_of
 from ....ir.rewrite import captured, inputs
 from ....named_tuples import NamedTuple
 from ...llvm.rows import llvm_type
@@ -51,7 +50,7 @@ class Destination(NamedTuple):
     def in_place(self, lo: Lowering, x: Value) -> bool:
         """Whether each element of `x` reads only the old element that it replaces, and nothing else of the current
         statement reads old elements, which may be replaced by then."""
-        made: Any = x.op if type(x) is Result else x
+        made = op_of(x)
         if type(made) is not Arg and made.kind.loop:
             return cpu_ops.reads(self.body).get(self.arg, 0) == 1 and any(y is self.arg for y in made.operands)
         others = inputs(self.body.ops[lo.now])
@@ -70,7 +69,7 @@ def reads(lo: Lowering, x: Value, but: Value | None = None) -> dict[Buffer, bool
             continue
         seen.add((x, aligned))
         buffer = lo.buffers.get(x)
-        op: Any = x.op if type(x) is Result else x
+        op = op_of(x)
         if buffer is not None:
             found[buffer] = found.get(buffer, True) and aligned
         elif x in lo.inductions:
@@ -150,7 +149,7 @@ class Carried:
             x = body.yields[k]
             while x is not None and x is not args[k]:
                 lo.destinations[x] = Destination(buffer, args[k], body)
-                made = x.op if type(x) is Result else x
+                made = op_of(x)
                 if type(made) is Arg:
                     break
                 if made.kind is ops.dot:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 from .... import ops
 from ....analysis.axis_info import AxisAnalysis
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Arg, Block, Module, Op, Result, Value
+from ....ir.core import Arg, Block, Module, Op, Result, Value, closure, op_of
 from ....ir.preconditions import Preconditions, preconditions_of
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
@@ -72,7 +72,7 @@ class Scope:
         """Operand of a dot that nothing else in the block reads -> the dot."""
         found = [op for op in self.block.ops if op.kind is ops.dot]
         reads = cpu_ops.reads(self.block) if found else {}
-        return {x: op for op in found for x in op.operands[:2] if reads[x.op if type(x) is Result else x] == 1}
+        return {x: op for op in found for x in op.operands[:2] if reads[op_of(x)] == 1}
 
     def last_use(self, x: Value) -> int:
         """The last op that reads a value; the end of the block for values that are not freed before."""
@@ -266,7 +266,7 @@ class Lowering(Emitter):
             return False
         found = self._fills.get(x)
         if found is None:
-            op: Any = x.op if type(x) is Result else x
+            op = op_of(x)
             behind = op.operands if type(op) is Op and self.is_lazy(op) else ()
             found = self._fills[x] = any(y in self.pending or self.fills(y) for y in behind)
         return found
@@ -281,16 +281,12 @@ class Lowering(Emitter):
 
     def _is_computable(self, x: Value) -> bool:
         """Whether a tile is a function of scalars and indices."""
-        stack, seen = [x], set()
-        while stack:
-            x = stack.pop()
-            if type(x.type) is not T.Tile or x in seen:
-                continue
-            if type(x) is not Op or x.kind is ops.load or x in self.buffers or not self.is_lazy(x):
-                return False
-            seen.add(x)
-            stack += x.operands
-        return True
+        made = lambda y: self.computes(y) and y.kind is not ops.load
+        return all(type(y.type) is not T.Tile or made(y) for y in closure([x], lambda y: y.operands if made(y) else ()))
+
+    def computes(self, x: Value) -> TypeGuard[Op]:
+        """Whether a loop that reads a tile computes it: it is in no scratch memory."""
+        return type(x) is Op and type(x.type) is T.Tile and x not in self.buffers and self.is_lazy(x)
 
     # --- scratch --------------------------------------------------------------------------------------------------
     def allocate(self, x: Value) -> Buffer:
@@ -375,7 +371,7 @@ class Lowering(Emitter):
         """A value that is not a tile."""
         found = self.values.get(x)
         if found is None:
-            op: Any = x.op if type(x) is Result else x
+            op = op_of(x)
             if type(op) is Arg or puller(op.kind) is None:
                 raise CompilationError(None, None, f"{x!r} is used before it is computed")
             self.eager(op)
@@ -395,7 +391,7 @@ class Lowering(Emitter):
             return self.remember((x, idx), scratch_chunks.read(self, buffer, idx))
         if x in self.inductions:
             return self.remember((x, idx), self.advanced(x, self.inductions[x], idx))
-        op: Any = x.op if type(x) is Result else x
+        op = op_of(x)
         out = puller(op.kind)(self, op, idx) if out is None else out
         if type(out) is list:
             for y, chunk in zip(op.results, out, strict=True):

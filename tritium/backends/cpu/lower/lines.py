@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, closure
 from ..fuse import uniform_quotients
 from ..fuse.index import Index, iota
 from . import memory, predication, runs, scratch_chunks
@@ -152,12 +152,6 @@ def _is_held(lo: Lowering, x: Value) -> bool:
 
 def _buffers_behind(lo: Lowering, x: Value) -> bool:
     """Whether a tile is computed from others in scratch memory, which it may overwrite."""
-    stack, seen = [x], set()
-    while stack:
-        x = stack.pop()
-        if x in lo.buffers:
-            return True
-        if type(x) is Op and type(x.type) is T.Tile and x not in seen:
-            seen.add(x)
-            stack += x.operands[2:] if x.kind is ops.load else x.operands
-    return False
+    tile = lambda y: type(y) is Op and type(y.type) is T.Tile
+    behind = lambda y: () if not tile(y) else y.operands[2:] if y.kind is ops.load else y.operands
+    return any(y in lo.buffers for y in closure([x], behind))

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from .... import ops
 from ....ir import types as T
 from ...llvm.rows import elementwise
-from ...llvm.writer import element, lanes, vector
+from ...llvm.writer import Val, element, lanes, vector
 
 if TYPE_CHECKING:
     from ....ir.core import Op
-    from ...llvm.writer import Val
     from .function import Lowering
 
 _EXACT = {"float": 2.0 ** 24, "double": 2.0 ** 53}

@@ -20,7 +20,7 @@ from .... import ops
 from ....analysis.polynomial import Poly, Scalars
 from ....analysis.runs import Growth, Test
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, closure
 from ....named_tuples import NamedTuple
 from ..fuse import uniform_quotients
 from ..fuse.affine import form_of
@@ -132,21 +132,11 @@ def have_ends(lo: Lowering, tiles: Iterable[Value], walk: Chunks) -> bool:
     """Whether chunks that are stored may end within their lanes: all that they load has a mask."""
     if lo.target.simd != "avx512" or lo.pending or walk.inner[0] != len(walk.shape) - 1:
         return False
-    seen, stack = set(), [*tiles]
-    while stack:
-        x = stack.pop()
-        if type(x.type) is not T.Tile or x in seen:
-            continue
-        seen.add(x)
-        if x in lo.buffers:
-            if type(lo.buffers[x]) is View:
-                return False
-        elif type(x) is Op and lo.is_lazy(x) and x.kind is not ops.reshape \
-                and (x.kind.elementwise or x.kind.view or x.kind is ops.load or not x.operands):
-            stack += x.operands
-        else:
-            return False
-    return True
+    goes_on = lambda x: lo.computes(x) and x.kind is not ops.reshape \
+        and (x.kind.elementwise or x.kind.view or x.kind is ops.load or not x.operands)
+    found = closure(tiles, lambda x: x.operands if goes_on(x) else ())
+    return all(type(lo.buffers[x]) is not View if x in lo.buffers else type(x.type) is not T.Tile or goes_on(x)
+               for x in found)  # fmt: skip
 
 
 def in_runs(lo: Lowering, found: Runs, walk: Chunks, row: Sequence[int | Val], end: int | Val, carry: Sequence[Val],

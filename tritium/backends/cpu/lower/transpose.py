@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, closure
 from ..fuse.affine import form_of
 from ..fuse.index import ZERO, Coordinate, Index, iota
 from . import memory, predication, runs, scratch_chunks
@@ -114,33 +114,14 @@ def _across(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, ma
 
 def _masks(lo: Lowering, x: Value) -> Any:
     """The masks of all loads that a tile is computed from: a dictionary, for its order."""
-    found, seen, stack = {}, set(), [x]
-    while stack:
-        x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or x in seen or x in lo.buffers \
-                or not lo.is_lazy(x):
-            continue
-        seen.add(x)
-        if x.kind is ops.load and x.mask is not None:
-            found[x.mask] = None
-        stack += x.operands[2:] if x.kind is ops.load else x.operands
-    return found
+    tiles = closure([x], lambda y: () if not lo.computes(y) else y.operands[2:] if y.kind is ops.load else y.operands)
+    return {y.mask: None for y in tiles if lo.computes(y) and y.kind is ops.load and y.mask is not None}
 
 
 def masks_in_place(lo: Lowering, x: Value) -> bool:
     """Whether no view stands between a tile and the masked loads that it is computed from: an index is one of both."""
-    seen, stack = set(), [x]
-    while stack:
-        x = stack.pop()
-        if type(x) is not Op or type(x.type) is not T.Tile or x in seen or x in lo.buffers or not lo.is_lazy(x) \
-                or x.kind is ops.load:
-            continue
-        seen.add(x)
-        if x.kind.elementwise:
-            stack += x.operands
-        elif _masks(lo, x):
-            return False
-    return True
+    tiles = closure([x], lambda y: y.operands if lo.computes(y) and y.kind.elementwise else ())
+    return not any(lo.computes(y) and not (y.kind is ops.load or y.kind.elementwise) and _masks(lo, y) for y in tiles)
 
 
 def _squares(lo: Lowering, x: Value, shape: Sequence[int], axis: int, to: int, masks: Any, put: Callable,

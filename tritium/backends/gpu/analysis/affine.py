@@ -16,7 +16,7 @@ from ....analysis.affine import Form as Terms
 from ....analysis.affine import is_uniform, strides_behind
 from ....analysis.polynomial import ZERO, Poly, Scalars
 from ....ir import types as T
-from ....ir.core import Arg, Op, Value
+from ....ir.core import Arg, Op, Value, closure
 from ....named_tuples import NamedTuple
 
 Limit: TypeAlias = "tuple[int | None, Poly | None, Poly | None]"  # (axis, low, high); no axis: 0 < high
@@ -149,16 +149,9 @@ def narrow(found: Access, mask: Value | None) -> bool:
     integer, as with descriptors."""
     if mask is None or not all(dim.closed for dim in found.dims):
         return False
-    todo = [mask]
-    while todo:
-        x = todo.pop()
-        if type(x) is not Op:
-            return False
-        if x.kind is ops.and_ or x.kind.broadcasts:
-            todo += x.operands
-        elif x.kind not in (ops.lt, ops.ge) or any(_integers(y) > 1 for y in x.operands):
-            return False
-    return True
+    joins = lambda x: type(x) is Op and (x.kind is ops.and_ or x.kind.broadcasts)
+    compares = lambda x: type(x) is Op and x.kind in (ops.lt, ops.ge) and all(_integers(y) <= 1 for y in x.operands)
+    return all(joins(x) or compares(x) for x in closure([mask], lambda x: x.operands if joins(x) else ()))
 
 
 def _integers(x: Value) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.builder import Builder
+from ....ir.builder import Builder, several
 from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
 from ....ir.rewrite import copy_region, uses
 from ....named_tuples import NamedTuple
@@ -125,7 +125,7 @@ class _Split:
         """All-gather: the values of blocks, in order along a new first axis."""
         self.seen.clear()
         made = self.b.emit(gpu_ops.cluster_all_gather, values, {"blocks": blocks or tuple(range(self.blocks))})
-        return _several(made)
+        return several(made)
 
     def join_parts(self, x: Value, axis: int) -> Value:
         """The whole of a split tile."""
@@ -157,12 +157,12 @@ class _Split:
             self.made.append({})
             made = self.make(op, None)
             self.made.pop()
-            ops.yield_(b, *(_several(made) if types else ()))
+            ops.yield_(b, *(several(made) if types else ()))
         with b.region() as other:
             ops.yield_(b, *(full(b, 0, t) for t in types))
         made = b.emit(ops.if_, (first,), {}, (then.block, other.block))
         if types:
-            self.keep(op, None, tuple(self.from_first(_several(made))))
+            self.keep(op, None, tuple(self.from_first(several(made))))
 
     def meet(self) -> None:
         self.seen.clear()
@@ -180,7 +180,7 @@ class _Split:
                 _EMIT.get(op.kind, _Split.plain)(self, op)
 
     def keep(self, op: Op, axis: int | None, made: Value | tuple[Value, ...]) -> None:
-        for x, value in zip(op.results, _several(made)):
+        for x, value in zip(op.results, several(made)):
             self.remember(x, axis, value)
 
     def plain(self, op: Op) -> None:
@@ -196,7 +196,7 @@ class _Split:
             self.plain(op)
             return
         partial = self.b.emit(op.kind, [self.want(x, along) for x in op.operands], op.attrs, self.scalar_regions(op))
-        parts = self.gather(_several(partial))
+        parts = self.gather(several(partial))
         self.keep(op, None, self.b.emit(op.kind, parts, {**op.attrs, "axis": 0}, self.scalar_regions(op)))
 
     def load(self, op: Op) -> None:
@@ -241,7 +241,7 @@ class _Split:
         regions = [self.region(region, [None] * parameters + axes, axes) for region in op.regions]
         self.seen.join(before)
         made = self.b.emit(op.kind, (*operands, *inits), op.attrs, regions, op.loc)
-        for x, axis, value in zip(op.results, axes, _several(made)):
+        for x, axis, value in zip(op.results, axes, several(made)):
             self.remember(x, axis, value)
 
     def branch(self, op: Op) -> None:
@@ -254,7 +254,7 @@ class _Split:
         self.seen = after[0]
         self.seen.join(after[1])
         made = self.b.emit(ops.if_, (cond,), op.attrs, regions, op.loc)
-        for x, axis, value in zip(op.results, axes, _several(made)):
+        for x, axis, value in zip(op.results, axes, several(made)):
             self.remember(x, axis, value)
 
     def region(self, block: Block, axes: list[int | None], ends: list[int | None]) -> Block:
@@ -355,8 +355,3 @@ _EMIT = {
     ops.while_: _Split.loop,
     ops.if_: _Split.branch,
 }
-
-
-def _several(made: Any) -> tuple[Value, ...]:
-    """The values that a builder gave for an op, as a tuple."""
-    return made if type(made) is tuple else (made,)

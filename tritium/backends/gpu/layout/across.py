@@ -8,15 +8,12 @@ as neighbours: in wide accesses, and so that fragments are read in wide accesses
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Module, Op, Value, walk
 from .. import ops as gpu_ops
-
-if TYPE_CHECKING:
-    from ..target import Target
+from ..target import Target
 
 
 def loads_across(module: Module, target: Target) -> dict[Op, tuple[int, int]]:

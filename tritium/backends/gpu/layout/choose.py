@@ -8,12 +8,12 @@ layout, it takes the one in which a dot reads it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Block, Module, Op, Result, Value, walk
+from ....ir.core import Arg, Block, Module, Op, Result, Value, closure, op_of, walk
 from .. import ops as gpu_ops
 from ..cost_model import CostModel
 from ..target import Mma, Target
@@ -52,7 +52,7 @@ class Choice:
         """The layout a tile is computed in."""
         found = self.anchors.get(x)
         if found is None:
-            found = self.anchors[x] = _anchor(self, gpu_ops.op_of(x), x.index if type(x) is Result else 0)
+            found = self.anchors[x] = _anchor(self, op_of(x), x.index if type(x) is Result else 0)
         return found
 
     def accessed(self, op: Op) -> Layout:
@@ -150,7 +150,7 @@ def _decide(choice: Choice, parameters: Sequence[Sequence[Arg]], body: Block, se
 
 def _is_free(choice: Choice, x: Value, carried: Sequence[Value]) -> bool:
     """True if a tile can have any layout: it is rematerializable, carried by the loop, or one of these by a branch."""
-    branch, k = gpu_ops.op_of(x), x.index if type(x) is Result else 0
+    branch, k = op_of(x), x.index if type(x) is Result else 0
     if type(branch) is not Op or branch.kind is not ops.if_:
         return x in carried or choice.is_rematerializable(x)
     return all(_is_free(choice, region.yields[k], carried) for region in branch.regions)
@@ -170,15 +170,7 @@ def _reduced(choice: Choice, body: Block, x: Arg) -> Layout | None:
 
 def _is_computed_from(y: Value, x: Arg) -> bool:
     """True for a tile that elementwise ops compute from another."""
-    seen, open_ = {y}, [y]
-    while open_:
-        z = open_.pop()
-        if z is x:
-            return True
-        new = {*z.operands} - seen if type(z) is Op and z.kind.elementwise else ()
-        seen.update(new)
-        open_ += new
-    return False
+    return x in closure([y], lambda z: z.operands if type(z) is Op and z.kind.elementwise else ())
 
 
 def _readers(body: Block) -> dict[Value, list[tuple[Op, int]]]:
@@ -266,21 +258,27 @@ def _stored_beside(choice: Choice, op: Op, leader: Value, tiles: Sequence[Value]
 def _goes_to_stores(choice: Choice, x: Op, own: Layout, layout: Layout) -> bool:
     """True for a tile that elementwise ops bring to stores from `layout`, which `own` does not serve; reductions may
     read it too, but nothing else."""
-    stored, seen, open_ = False, {x}, [x]
-    while open_:
-        for op, k in choice.readers.get(open_.pop(), ()):
-            if op.kind is ops.store and k == 1:
-                wanted = choice.accesses.coalesced(op)
-                if wanted != layout or choice.accesses.serves(op, own, wanted):
-                    return False
-                stored = True
-            elif op.kind.elementwise and op.type.shape == x.type.shape:
-                if op not in seen:
-                    seen.add(op)
-                    open_.append(op)
-            elif not op.kind.combines:
+    stored = False
+    for op, k in _read_elementwise(choice, x):
+        if op.kind is ops.store and k == 1:
+            wanted = choice.accesses.coalesced(op)
+            if wanted != layout or choice.accesses.serves(op, own, wanted):
                 return False
+            stored = True
+        elif not op.kind.combines and not _is_alike(op, x):
+            return False
     return stored
+
+
+def _is_alike(op: Op, x: Op) -> bool:
+    """True for an elementwise op of a tile's shape."""
+    return op.kind.elementwise and op.type.shape == x.type.shape
+
+
+def _read_elementwise(choice: Choice, x: Op) -> Iterator[tuple[Op, int]]:
+    """(op, position of the operand) of all that read a tile, or what elementwise ops compute from it."""
+    alike = lambda y: [op for op, _ in choice.readers.get(y, ()) if _is_alike(op, x)]
+    return (read for y in closure([x], alike) for read in choice.readers.get(y, ()))
 
 
 def _read_by_dot(choice: Choice, op: Op) -> Layout | None:
@@ -342,15 +340,7 @@ def _buffer_load(choice: Choice, op: Op, k: int) -> Layout:
 
 def _reduced_along(choice: Choice, x: Op) -> set[int]:
     """The axes along which reductions combine what elementwise ops compute from a tile."""
-    found, seen, open_ = set(), {x}, [x]
-    while open_:
-        for op, _ in choice.readers.get(open_.pop(), ()):
-            if op.kind is ops.reduce:
-                found.add(op.attrs["axis"])
-            elif op.kind.elementwise and op.type.shape == x.type.shape and op not in seen:
-                seen.add(op)
-                open_.append(op)
-    return found
+    return {op.attrs["axis"] for op, _ in _read_elementwise(choice, x) if op.kind is ops.reduce}
 
 
 def _loop(choice: Choice, op: Op, k: int) -> Layout:

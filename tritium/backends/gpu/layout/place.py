@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
-from ....ir.core import Arg, Block, Module, Op, Value, walk
+from ....ir.core import Arg, Block, Module, Op, Value, op_of, walk
 from ....passes.simplify import number
 from .. import ops as gpu_ops
 from .choose import Choice
@@ -279,7 +279,7 @@ def _swept(p: Placement, block: Block) -> Block:
         if op in read or op.regions or "layout" not in op.attrs or op.kind.effects_of(op):
             kept.append(op)
             for inner in (op, *(y for region in op.regions for y in walk(region))):
-                read.update(map(gpu_ops.op_of, inner.operands))
+                read.update(map(op_of, inner.operands))
     return Block(block.args, kept[::-1])
 
 

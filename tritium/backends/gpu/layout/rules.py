@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Result, Value
+from ....ir.core import Op, Result, Value, op_of
 from .. import ops as gpu_ops
 from .axis import Runs
 from .linear import Layout, axis_bits, blocked, transposing
@@ -74,7 +74,7 @@ def _broadcast_result(a: Choice, op: Op, source: Layout) -> Layout:
     each operand would be converted, and sums along the new axis would take shuffles."""
     match op.operands[0]:
         case Op(ops.expand_dims, (Op(ops.reduce) | Result(Op(ops.reduce)) as found,), {"axis": axis}):
-            made: Any = found.op if type(found) is Result else found
+            made = op_of(found)
             if made.operands[0].type.shape == op.type.shape and made.attrs["axis"] % len(op.type.shape) == axis:
                 return a.anchor(a.leader(made.operands))
     wide = op.type.shape

@@ -3,12 +3,8 @@ the TMA units all read and write it without bank conflicts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ....ir import types as T
 from .linear import Layout, log2, pad, solve
-
-if TYPE_CHECKING:
-    from ....ir import types as T
 
 
 def row_width(shape: tuple[int, ...], axis: int, size: int) -> int:

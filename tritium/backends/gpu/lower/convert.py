@@ -5,26 +5,23 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ...llvm.writer import vector
+from ....ir.core import Op
+from ...llvm.writer import Val, vector
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, axis_bits, conversion, image, log2, pad, span_of
 from ..layout.values import layout_of, splitting
 from ..shared_memory.needs import FEW_CUTS, Need, Room, takes_shared
+from ..target import Target
 from .exchange import exchange, exchanges
 from .function import Lowering, lower
 from .registers import Registers
 from .shared_memory import Matrices, Passage, loaded_matrices, passes, plan, stored_matrices, vector_bits
 from .shuffles import shuffle, shuffled
 from .words import llvm_type, memory_type, pack, to_memory, unpack
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.writer import Val
-    from ..target import Target
 
 
 def _convert_need(op: Op, room: Room) -> Need | None:

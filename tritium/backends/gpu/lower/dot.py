@@ -8,12 +8,13 @@ of that. Who has which row is chosen by `multiplied` so that the lanes of a warp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
+from ....ir.core import Op
 from ....named_tuples import NamedTuple
-from ...llvm.writer import vector
+from ...llvm.writer import Val, vector
 from .. import ops as gpu_ops
 from ..layout.linear import image, log2, powers
 from ..layout.swizzle import swizzled
@@ -23,10 +24,6 @@ from .function import Lowering, llvm_type, lower
 from .shape import convert_scalar
 from .shared_memory import Passage
 from .words import unpack
-
-if TYPE_CHECKING:
-    from ....ir.core import Op
-    from ...llvm.writer import Val
 
 _AXES = (1, 1)  # in rows, both operands, where threads write them
 UNROLLED = 1024  # products in one iteration of the loop along K; twice as many do not fit in the instruction cache

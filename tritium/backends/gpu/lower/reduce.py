@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
@@ -13,6 +13,7 @@ from ....ir.core import Arg, Block, Op, Value
 from ....ir.rewrite import Rewriter, substitute
 from ....passes.simplify import apply_rules
 from ...llvm.numbering import number_of
+from ...llvm.writer import Val
 from ..analysis.operand_order import order_matters
 from ..analysis.picked_elements import picked_element
 from ..analysis.whole_masks import COMPARISONS
@@ -24,9 +25,6 @@ from .function import Lowering, lower
 from .registers import Affine, affine_of, distinct_values
 from .shape import convert_scalar
 from .shared_memory import Passage
-
-if TYPE_CHECKING:
-    from ...llvm.writer import Val
 
 
 def _partials_need(op: Op, room: Room) -> Need | None:

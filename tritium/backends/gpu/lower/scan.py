@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Op, walk
 from ....named_tuples import NamedTuple
+from ...llvm.writer import Val
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, log2, powers, span_of, without_bits
 from ..layout.values import layout_of
@@ -25,9 +26,6 @@ from .convert import read, registers_with, without, write
 from .function import Lowering, lower
 from .reduce import exchange_need, exchange_threads
 from .shared_memory import Passage, plan
-
-if TYPE_CHECKING:
-    from ...llvm.writer import Val
 
 WRITTEN_OUT = 2500  # instructions; the assembler's time grows faster than their number
 TOGETHER = 4  # elements that a thread loads before it combines them

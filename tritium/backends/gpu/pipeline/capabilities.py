@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....analysis.axis_info import analyze
+from ....ir.core import Module, Op
 from ....named_tuples import NamedTuple
 from ...occupancy import Machine
+from ..analysis.preconditions import Row
 from ..layout.across import is_across
 from ..multiprocessor import Multiprocessor
+from ..target import Target
 from .trace import Threads
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op
-    from ..analysis.preconditions import Row
-    from ..target import Target
 
 
 class Capabilities(NamedTuple):

@@ -9,21 +9,17 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
-from ....ir.core import Block, Op
-from ....ir.rewrite import substitute, sweep
+from ....ir.builder import Builder
+from ....ir.core import Arg, Block, Op, Value
+from ....ir.rewrite import Rewriter, substitute, sweep
 from .. import ops as gpu_ops
 from .iteration import Emission, IterationEmitter, slot_address
+from .producer_loop import ProducerLoop
 from .slots import STATE, SharedBuffers, state_args
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Arg, Value
-    from ....ir.rewrite import Rewriter
-    from .producer_loop import ProducerLoop
-    from .warp_plan import WarpPlan
+from .warp_plan import WarpPlan
 
 
 class Consumer:

@@ -11,12 +11,12 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.builder import Builder
-from ....ir.core import Block, Op, Result, Value, walk
+from ....ir.builder import Builder, several
+from ....ir.core import Block, Op, Result, Value, op_of, walk
 from ....ir.rewrite import captured, copy_region, effects
 from ....passes.regions import counts_down
 from .. import ops as gpu_ops
-from ..ops import bytes_of, op_of
+from ..ops import bytes_of
 from .loop_info import untransposed, zeros_elsewhere
 from .schedule import Schedule
 
@@ -313,7 +313,7 @@ class IterationEmitter:
         for along in (axis,) if self.schedule.loads else (axis, 1 - axis):
             keys = [key for key in wanted if key[1] == along]
             made = gpu_ops.share(self.b, *(self.value(y) for y, _ in keys), axis=along) if keys else ()
-            self.put |= zip(keys, made if type(made) is tuple else (made,))
+            self.put |= zip(keys, several(made))
 
     def may_come(self, x: Value) -> bool:
         """True if an operand may be computed now: what is prefetched is there, and no load moves up."""

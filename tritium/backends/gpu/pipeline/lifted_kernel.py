@@ -7,23 +7,18 @@ program's index (`is_pure`), and the host must be able to describe the tensors b
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....analysis.polynomial import ITERATION, Scalars, in_order
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, Result, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Arg, Block, Module, Op, Value, closure, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, NoBox, access, box_of
+from ..analysis.preconditions import Row
 from ..tma import HostValues
 from .reordering import Reordering
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Module, Value
-    from ..analysis.preconditions import Row
 
 
 class Refused(Exception):
@@ -56,7 +51,7 @@ class LiftedKernel:
         before = dict(zip(of_memory(self.module), of_memory(self.original), strict=True))
         return Reordering.of(self.original, Assumed(self.original), before)
 
-    def _rule(self, b: Builder, op: Op) -> Arg | None:
+    def _rule(self, b: Rewriter, op: Op) -> Arg | None:
         if op.kind is gpu_ops.block_rank:
             return self.rank
         first = {ops.program_id: 0, ops.num_programs: 3}.get(op.kind)
@@ -112,28 +107,15 @@ def values_of(found: Access) -> set[Value]:
 
 def computed_from(x: Value) -> dict[Value, None]:
     """A scalar, and the values it is computed from, in order."""
-    found, open_ = {}, [x]
-    while open_:
-        x = open_.pop()
-        if x not in found:
-            found[x] = None
-            open_ += x.operands if type(x) is Op else ()
-    return found
+    return dict.fromkeys(closure([x], _operands))
 
 
 def is_pure(x: Value, barred: tuple[Arg, ...] = ()) -> bool:
     """True if a scalar depends on arguments and the program's index only, without memory or control flow, and on none
     of the `barred` values."""
-    todo: list[Any] = [x]
-    seen = set()
-    while todo:
-        op = todo.pop()
-        if any(op is other for other in barred):
-            return False
-        if type(op) is Arg or op in seen:
-            continue
-        if type(op) is Result or op.kind.effects or op.regions or type(op.type) is T.Tile:
-            return False
-        seen.add(op)
-        todo += op.operands
-    return True
+    plain = lambda y: type(y) is Arg or type(y) is Op and not (y.kind.effects or y.regions or type(y.type) is T.Tile)
+    return all(plain(y) and y not in barred for y in closure([x], _operands))
+
+
+def _operands(x: Value) -> tuple[Value, ...]:
+    return x.operands if type(x) is Op else ()

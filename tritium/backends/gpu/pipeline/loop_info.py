@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.core import Block, Module, Op, Value, closure, op_of, walk
 from ....ir.rewrite import captured, effects, inputs
 from ..analysis.held_sums import carried_sums
-from ..ops import MIN_TRANSFER, op_of
+from ..ops import MIN_TRANSFER
 from .capabilities import Capabilities
 from .reordering import Reordering
 
@@ -218,13 +218,11 @@ class LoopInfo:
 
     def behind(self, values: Iterable[Value]) -> set[Op]:
         """The ops of an iteration that compute these values."""
-        todo, found = list(values), set()
-        while todo:
-            op = op_of(todo.pop())
-            if op in self.inside and op not in found:
-                found.add(op)
-                todo += inputs(op)
-        return found
+        return {*self._behind(values)}
+
+    def _behind(self, values: Iterable[Value]) -> Iterator[Op]:
+        made_inside = lambda xs: [op for op in map(op_of, xs) if op in self.inside]
+        return closure(made_inside(values), lambda op: made_inside(inputs(op)))
 
     def computed_from(self, x: Op, source: Op) -> bool:
         """True if `x` depends on an op of the same iteration."""
@@ -244,16 +242,7 @@ class LoopInfo:
 
     def follows_other_dot(self, op: Op, dot: Op) -> bool:
         """True if `op` depends on another dot of its iteration, which has therefore been waited for."""
-        todo, seen = list(inputs(op)), set()
-        while todo:
-            x = op_of(todo.pop())
-            if x in seen or x not in self.inside:
-                continue
-            if x in self.dots:
-                return x is not dot
-            seen.add(x)
-            todo += inputs(x)
-        return False
+        return next((x is not dot for x in self._behind(inputs(op)) if x in self.dots), False)
 
 
 def _inner(op: Op) -> Iterator[Op]:

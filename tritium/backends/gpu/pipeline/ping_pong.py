@@ -14,20 +14,17 @@ scaled and rounded before a group waits, since the tensor cores would idle other
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
+from ....ir.core import Block, Module, Op, walk
 from .. import ops as gpu_ops
 from ..layout.linear import axis_bits
 from ..layout.values import layout_of
+from .producer_loop import ProducerLoop
 from .schedule import schedule_ping_pong
 from .search import TOLERANCE
 
-if TYPE_CHECKING:
-    from ....ir.core import Block, Module, Op
-    from .producer_loop import ProducerLoop
 
 def alternating(loops: list[ProducerLoop]) -> list[ProducerLoop] | None:
     """The loops with schedules under which two warpgroups alternate; None if that is illegal or takes more cycles. If

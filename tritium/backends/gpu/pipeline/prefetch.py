@@ -20,24 +20,18 @@ in the kernel's `num_stages`: the tiles of the next iteration arrive while this 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
-from ....ir.core import walk
-from ....ir.rewrite import substitute, sweep
+from ....ir.builder import several
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
+from ..target import Target
 from .capabilities import NO_DOTS, capabilities
 from .iteration import Emission, IterationEmitter
 from .loop_info import LoopInfo, registers_of, stages_of
 from .reordering import Reordering
-from .schedule import prefetched_loads, register_loads, schedule_dots
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
-    from .schedule import Schedule
+from .schedule import Schedule, prefetched_loads, register_loads, schedule_dots
 
 
 def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Module:
@@ -72,8 +66,7 @@ def prefetch_loads(module: Module, target: Target, copies: bool = True) -> Modul
         schedule = schedule_dots(info, loads)
         return _ahead(schedule, b) if reordering is None or reordering.take(schedule.pairs) else None
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(assumed.stated_by(swept))
+    return sweep(module, rule, assumed.stated_by, dce)
 
 
 def _copied(info: LoopInfo) -> bool:
@@ -103,4 +96,4 @@ def _ahead(schedule: Schedule, b: Rewriter) -> tuple[Value, ...]:
     # The new loop must not be prefetched again.
     attrs = {**loop.attrs, "num_stages": 1}
     outs = b.emit_as_is(ops.for_, (*loop.operands, *first), attrs, (region.block,))
-    return (outs if type(outs) is tuple else (outs,))[: len(inits)]
+    return several(outs)[: len(inits)]

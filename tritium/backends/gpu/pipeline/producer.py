@@ -11,23 +11,19 @@ element.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....analysis.polynomial import Poly, write
 from ....ir import types as T
-from ....ir.core import Arg, Op
+from ....ir.builder import Builder
+from ....ir.core import Arg, Op, Value
 from .. import ops as gpu_ops
+from ..analysis.preconditions import Assumptions
 from ..tma import by_element, reached
 from .iteration import slot_address
+from .producer_loop import Load, ProducerLoop, RowLoad
 from .slots import SharedBuffers, carrying_loop
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Value
-    from ..analysis.preconditions import Assumptions
-    from .producer_loop import Load, ProducerLoop, RowLoad
-    from .warp_plan import WarpPlan
+from .warp_plan import WarpPlan
 
 
 class Producer:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....analysis.polynomial import ITERATION, Poly, Scalars
 from ....ir import types as T
-from ....ir.core import Arg, Op
+from ....ir.core import Arg, Block, Op, op_of
 from ....named_tuples import NamedTuple
 from ..analysis.affine import Access, Form, bounds, form, narrow
 from ..analysis.demanded_rows import unobserved
-from ..ops import op_of
-from ..tma import ALIGNMENT
-from .lifted_kernel import Refused, is_pure, values_of
+from ..tma import ALIGNMENT, Tma
+from .capabilities import Capabilities
+from .lifted_kernel import LiftedKernel, Refused, is_pure, values_of
 from .loop_info import LoopInfo, stages_of
 from .schedule import Prefetched, Schedule, prefetched_loads, schedule_dots, staged_loads
-
-if TYPE_CHECKING:
-    from ....ir.core import Block
-    from ..tma import Tma
-    from .capabilities import Capabilities
-    from .lifted_kernel import LiftedKernel
 
 
 class Load(NamedTuple):

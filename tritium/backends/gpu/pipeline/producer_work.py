@@ -6,8 +6,6 @@ loads: the kernel writes nothing before the last of these loops, except in a loo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
 from ....ir import types as T
 from ....ir.core import Arg, Block, Op, walk
@@ -15,15 +13,11 @@ from ....ir.rewrite import effects
 from ....named_tuples import NamedTuple
 from ..analysis.affine import Access, narrow
 from ..ops import bytes_of
-from .lifted_kernel import Refused, is_pure, values_of
+from ..tma import Tma
+from .capabilities import Capabilities
+from .lifted_kernel import LiftedKernel, Refused, is_pure, values_of
 from .ping_pong import alternating
-from .producer_loop import Load, loaded_bounds, producer_loop
-
-if TYPE_CHECKING:
-    from ..tma import Tma
-    from .capabilities import Capabilities
-    from .lifted_kernel import LiftedKernel
-    from .producer_loop import ProducerLoop
+from .producer_loop import Load, ProducerLoop, loaded_bounds, producer_loop
 
 
 def has_dots(op: Op) -> bool:

@@ -7,17 +7,14 @@ program go on with a short one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
+from ....ir.builder import Builder
+from ....ir.core import Arg, Value
 from ....named_tuples import NamedTuple
 from .slots import carrying_loop, i32
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Arg, Value
-    from .warp_plan import Lengths
+from .warp_plan import Lengths
 
 
 class Programs(NamedTuple):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from ....analysis.alias import MOST_PAIRS, AliasAnalysis
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ....ir.bounds import Pair
-    from ....ir.core import Module, Op
-    from ....passes.assumed import Assumed
+from ....ir.bounds import Pair
+from ....ir.core import Module, Op
+from ....passes.assumed import Assumed
 
 
 class Reordering:

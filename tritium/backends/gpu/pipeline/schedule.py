@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, Value
+from ....ir.core import Block, Op, Value, op_of
 from ....ir.rewrite import effects, inputs
 from ....named_tuples import NamedTuple
-from ..ops import op_of
 from .loop_info import LoopInfo, untransposed
 from .search import Candidate, Choice, Setting, search
 

@@ -18,24 +18,18 @@ stays in registers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import ops
-from ....ir.core import walk
-from ....ir.rewrite import sweep
+from ....ir.builder import several
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..ops import bytes_of
+from ..target import Target
 from .capabilities import capabilities
 from .iteration import Emission, IterationEmitter, buffer_of
 from .loop_info import LoopInfo
-from .schedule import schedule_in_place
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
-    from .schedule import Schedule
+from .schedule import Schedule, schedule_in_place
 
 
 def share_invariants(module: Module, target: Target) -> Module:
@@ -56,8 +50,7 @@ def share_invariants(module: Module, target: Target) -> Module:
         gains = schedule.outer_operands() or len(info.dots) > 1 and schedule.early_operands()
         return _shared(b, schedule) if gains and _bytes(schedule) <= room else None
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(swept)
+    return sweep(module, rule, dce)
 
 
 def _bytes(schedule: Schedule) -> int:
@@ -82,4 +75,4 @@ def _shared(b: Rewriter, schedule: Schedule) -> tuple[Value, ...]:
     outs = b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,))
     for address, _ in list(emission.outer.values())[:1]:
         gpu_ops.release(b, address)
-    return outs if type(outs) is tuple else (outs,)
+    return several(outs)

@@ -15,20 +15,17 @@ shared memory write their operands themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
-from ....ir.core import Op, Result, walk
-from ....ir.rewrite import copy_region, effects, sweep
+from ....ir.builder import several
+from ....ir.core import Module, Op, Result, Value, op_of, walk
+from ....ir.rewrite import Rewriter, copy_region, effects, sweep
 from .. import ops as gpu_ops
-from ..ops import bytes_of, op_of
+from ..ops import bytes_of
+from ..target import Target
 from .capabilities import capabilities
 from .loop_info import LoopInfo
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
 
 
 def share_loads(module: Module, target: Target) -> Module:
@@ -92,12 +89,11 @@ def _shared(b: Rewriter, info: LoopInfo, tiles: dict[Value, int]) -> tuple[Value
                 waiting = []
             operands = [read(x) if x in buffers else value(x) for x in op.operands]
             made = b.emit(op.kind, operands, op.attrs, [copy_region(b, r, names) for r in op.regions], op.loc)
-            names[op] = made if type(made) is tuple else (made,)
+            names[op] = several(made)
             waiting += [op] if op in tiles else []
         gpu_ops.release(b, next(iter(buffers.values())))
         ops.yield_(b, *map(value, body.yields))
-    outs = b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,))
-    return outs if type(outs) is tuple else (outs,)
+    return several(b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,)))
 
 
 def _with_early_stores(body: Sequence[Op]) -> list[Op]:
@@ -130,6 +126,5 @@ def _share(b: Rewriter, tiles: dict[Value, int], value: Callable[[Value], Value]
     out: dict[Value, Value] = {}
     for axis in sorted({*tiles.values()}):
         mine = [x for x in tiles if tiles[x] == axis]
-        made = gpu_ops.share(b, *map(value, mine), axis=axis)
-        out |= zip(mine, made if type(made) is tuple else (made,))
+        out |= zip(mine, several(gpu_ops.share(b, *map(value, mine), axis=axis)))
     return out

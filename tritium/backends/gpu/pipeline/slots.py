@@ -7,17 +7,13 @@ carry the next slot, and the parity of its phase, from iteration to iteration an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Op
+from ....ir.builder import Builder
+from ....ir.core import Arg, Block, Op, Value
 from ....named_tuples import NamedTuple
 from .. import ops as gpu_ops
-
-if TYPE_CHECKING:
-    from ....ir.builder import Builder
-    from ....ir.core import Block, Value
 
 STATE, AHEAD_STATE = ("slot", "parity"), ("tile", "tile_parity")
 _BARRIER = 8  # bytes of an mbarrier

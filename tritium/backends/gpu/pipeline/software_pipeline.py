@@ -42,28 +42,23 @@ loop with these is pipelined if the launcher can check that they do not alias; e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import walk
-from ....ir.rewrite import sweep
+from ....ir.core import Arg, Block, Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from ....passes.regions import trip_count
 from .. import ops as gpu_ops
 from ..ops import MIN_TRANSFER
+from ..target import Target
 from .capabilities import Capabilities, capabilities
 from .iteration import Emission, IterationEmitter
 from .loop_info import LoopInfo, registers_of, stages_of
 from .reordering import Reordering
-from .schedule import prefetched_loads, schedule_dots
-
-if TYPE_CHECKING:
-    from ....ir.core import Arg, Block, Module, Op, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
-    from .schedule import Schedule
+from .schedule import Schedule, prefetched_loads, schedule_dots
 
 Key: TypeAlias = "tuple[Value, str]"  # of `Emission.outer`: an operand, and which it is
 
@@ -103,8 +98,7 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         late = stages > 2 and _alone(info, loads.loads, stages, module, target)
         return _Pipelined(schedule, b, stages, kept, thread_copies, trips, late).build()
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(assumed.stated_by(swept))
+    return sweep(module, rule, assumed.stated_by, dce)
 
 
 def _fit_registers(info: LoopInfo, loads: Sequence[Op], module: Module, target: Target) -> bool:

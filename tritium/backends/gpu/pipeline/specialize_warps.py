@@ -24,17 +24,17 @@ at every launch (`tensor_maps` of the module).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
 from ....ir.builder import Builder
-from ....ir.core import Arg
+from ....ir.core import Arg, Block, Module, Op, Value
 from ....ir.preconditions import with_preconditions
 from ....passes.assumed import Assumed
 from .. import ops as gpu_ops
 from ..analysis.division import small_dividends
 from ..analysis.preconditions import Assumptions
+from ..target import Target
 from ..tma import span, tensor_map
 from .consumer import Consumer
 from .producer import Producer
@@ -42,12 +42,7 @@ from .producer_work import AHEAD, buffers_of
 from .programs import Programs
 from .reordering import Reordering
 from .slots import SharedBuffers, Slots, i32
-from .warp_plan import plans_of
-
-if TYPE_CHECKING:
-    from ....ir.core import Block, Module, Op, Value
-    from ..target import Target
-    from .warp_plan import WarpPlan
+from .warp_plan import WarpPlan, plans_of
 
 
 def specialize_warps(module: Module, target: Target, number: int = 0) -> Module:

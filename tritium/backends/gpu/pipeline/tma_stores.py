@@ -13,32 +13,24 @@ tensor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from .... import ops
 from ....analysis.polynomial import Scalars, write
 from ....ir import types as T
-from ....ir.core import Arg, Block, Op, walk
-from ....ir.rewrite import ERASE, sweep, uses
+from ....ir.bounds import Pair
+from ....ir.core import Arg, Block, Module, Op, walk
+from ....ir.opdef import OpKind
+from ....ir.rewrite import ERASE, Rewriter, sweep, uses
 from ....named_tuples import NamedTuple
 from ....passes.assumed import Assumed
 from ....passes.dce import dce
 from .. import ops as gpu_ops
 from ..analysis.affine import Access, access, narrow
-from ..analysis.preconditions import Assumptions
-from ..tma import HostValues, by_element, reached, tensor_map
+from ..analysis.preconditions import Assumptions, Row
+from ..target import Target
+from ..tma import HostValues, Tma, by_element, reached, tensor_map
 from .reordering import Reordering
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ....ir.bounds import Pair
-    from ....ir.core import Module
-    from ....ir.opdef import OpKind
-    from ....ir.rewrite import Rewriter
-    from ..analysis.preconditions import Row
-    from ..target import Target
-    from ..tma import Tma
 
 BY_PRODUCER, BY_THREADS = (ops.store, ops.atomic), (ops.atomic,)  # done by TMA with a producer warp, and without one
 

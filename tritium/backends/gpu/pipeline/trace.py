@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, op_of
 from ....ir.rewrite import effects, inputs
 from ....named_tuples import NamedTuple
 from ..analysis.whole_masks import guards
-from ..ops import bytes_of, op_of
+from ..ops import bytes_of
 from .simulate import Step
 
 if TYPE_CHECKING:

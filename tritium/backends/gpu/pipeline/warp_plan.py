@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Op, walk
+from ....ir.bounds import Pair
+from ....ir.core import Block, Module, Op, walk
 from ....named_tuples import NamedTuple
 from ....passes.regions import trip_count
 from ..ops import MIN_TRANSFER, bytes_of
+from ..target import Target
 from ..tma import Roles, Tma
 from .capabilities import Capabilities, capabilities
 from .lifted_kernel import LiftedKernel, Refused, computed_from
 from .loop_info import LoopInfo, stages_of
+from .producer_loop import ProducerLoop
 from .producer_work import ProducerWork, find_producer_work, has_dots, slot_bytes, slots_of
 from .schedule import prefetched_loads, schedule_dots, setting_of
 from .search import CLEARLY, Choice, Estimate, search
-
-if TYPE_CHECKING:
-    from ....ir.bounds import Pair
-    from ....ir.core import Module
-    from ..target import Target
-    from .producer_loop import ProducerLoop
 
 
 class Lengths(NamedTuple):

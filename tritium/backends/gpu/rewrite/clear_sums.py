@@ -46,8 +46,7 @@ def clear_sums(module: Module, target: Target) -> Module:
         found = [reset for reset in found if _is_asynchronous(reset.dot, target, warps)]
         return _cleared(b, op, found) if found else None
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(swept)
+    return sweep(module, rule, dce)
 
 
 def _resets(body: Block) -> list[_Reset]:

@@ -54,11 +54,7 @@ def drop_unit_axes(module: Module) -> Module:
             made = ops.expand_dims(b, made, axis=axis)
         return made
 
-    made = sweep(module, rule)
-    if made is not module:
-        for step in CLEANUP:
-            made = step(made)
-    return made
+    return sweep(module, rule, *CLEANUP)
 
 
 def _unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:

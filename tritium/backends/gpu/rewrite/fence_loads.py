@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Value, walk
+from ....ir.core import Block, Module, Op, Value, closure, op_of, walk
 from ....ir.rewrite import Rewriter, effects
 from .. import ops as gpu_ops
 from ..layout.values import LARGE, layout_of
@@ -139,12 +139,5 @@ def _depends(load: Op, run: list[Op]) -> bool:
 
 def _needed(loads: list[Op], run: list[Op]) -> set[Op]:
     """The loads, and what they are computed from in a run of ops."""
-    found, inside, todo = set(loads), set(run), list(loads)
-    while todo:
-        for x in todo.pop().operands:
-            op = gpu_ops.op_of(x)
-            if op in inside and op not in found:
-                found.add(op)
-                todo.append(op)
-    return found
-
+    inside = set(run)
+    return {*closure(loads, lambda op: inside.intersection(map(op_of, op.operands)))}

@@ -20,12 +20,11 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Arg, Module, Op, Value, walk
+from ....ir.core import Arg, Module, Op, Value, op_of, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.assumed import Assumed
 from ....passes.simplify import number
 from ..analysis.preconditions import Row
-from ..ops import op_of
 
 ORDINARY = 2.0**-60, 2.0**60  # arguments, and products of constants
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Module, Op, Value, walk
+from ....ir.core import Module, Op, Value, closure, op_of, walk
 from .. import ops as gpu_ops
 from ..layout.linear import Layout, axis_bits
 from ..target import Target
@@ -50,13 +50,10 @@ def _parts(reduction: Op, target: Target, warps: int) -> Parts | None:
 
 def _layout_behind(x: Value, target: Target, warps: int) -> Layout | None:
     """The layout of the dot that a tile is computed from, element by element."""
-    seen, todo = set(), [x]
-    while todo:
-        op = todo.pop()
-        op = gpu_ops.op_of(op)
-        if type(op) is not Op or op in seen or op.type != T.with_element(x.type, T.element(op.type)):
-            continue
-        seen.add(op)
+    alike = lambda ys: [op for y in ys if type(op := op_of(y)) is Op
+                        and op.type == T.with_element(x.type, T.element(op.type))]
+    passes = lambda op: op.kind.elementwise or op.kind is gpu_ops.dot_wait
+    for op in closure(alike([x]), lambda op: alike(op.operands) if passes(op) else ()):
         if target.mma.columns(op, warps) is not None:  # a thread reads rows of tensor memory
             return None
         if op.kind is gpu_ops.dot_shared and target.mma.started is not None:
@@ -64,5 +61,4 @@ def _layout_behind(x: Value, target: Target, warps: int) -> Layout | None:
         if op.kind is ops.dot:
             a, b = (y.type for y in op.operands[:2])
             return target.mma.accumulator(a, b, op.type, op.attrs["precision"], warps)
-        todo += op.operands if op.kind.elementwise or op.kind is gpu_ops.dot_wait else ()
     return None

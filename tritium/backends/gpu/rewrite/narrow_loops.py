@@ -14,6 +14,7 @@ from collections.abc import Container
 
 from .... import ops
 from ....ir import types as T
+from ....ir.builder import several
 from ....ir.core import Block, Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, effects, substitute, sweep
 from ....named_tuples import NamedTuple
@@ -44,8 +45,7 @@ def narrow_loops(module: Module) -> Module:
         limits = _limits(branch.operands[0], op.regions[0].args[0], {*walk(op.regions[0])})
         return None if limits is None else _narrowed(b, op, by, branch, limits)
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(swept)
+    return sweep(module, rule, dce)
 
 
 def _whole_body(body: Block) -> Op | None:
@@ -117,8 +117,7 @@ def _narrowed(b: Rewriter, loop: Op, by: int, branch: Op, limits: list[_Limit]) 
     with b.region([a.type for a in body.args], [a.name for a in body.args]) as region:
         ops.yield_(b, *substitute(b, _taken(body, branch), region.args))
     attrs = {**loop.attrs, "nonempty": False}
-    outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), attrs, (region.block,))
-    return outs if type(outs) is tuple else (outs,)
+    return several(b.emit_as_is(ops.for_, (lo, hi, step, *inits), attrs, (region.block,)))
 
 
 def _taken(body: Block, branch: Op) -> Block:

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .... import ops
-from ....analysis.induction import steps as increments
+from ....analysis.induction import increment
 from ....analysis.polynomial import Scalars
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.builder import several
+from ....ir.core import Block, Module, Op, Result, Value, op_of, walk
 from ....ir.rewrite import Rewriter, captured, effects, inputs, substitute, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
@@ -72,8 +73,7 @@ def _nest_all(module: Module) -> Module:
         found = _nest_of(op) if op.kind is ops.for_ else None
         return None if found is None else _nested(b, op, found)
 
-    swept = sweep(module, rule)
-    return module if swept is module else dce(licm(simplify(swept)))
+    return sweep(module, rule, simplify, licm, dce)
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _counter(loop: Op, op: Op, steps: Value) -> int | None:
     if len(places) != 1 or number(loop.operands[3 + places[0]]) != -1:
         return None
     arg = body.args[1 + places[0]]
-    by = _increment(arg, following)
+    by = increment(arg, following)
     if by is None or number(by) != 1 or not _apart(wraps.operands[1 - wraps.operands.index(arg)], steps, -1):
         return None
     # Nobody else may see where the task before has ended.
@@ -121,12 +121,6 @@ def _counter(loop: Op, op: Op, steps: Value) -> int | None:
 def _apart(x: Value, y: Value, by: int) -> bool:
     """True if x is y plus a number."""
     return (Scalars()(x) - Scalars()(y)).number == by
-
-
-def _increment(arg: Value, out: Value) -> Value | None:
-    """What is added to a scalar, by one op."""
-    found = increments(arg, out)
-    return found[0].value if found is not None and len(found) == 1 and found[0].sign == 1 else None
 
 
 def _with_branches(loop: Op, steps: Value, tasks: Value, position: Op, counter: int | None) -> _Nest | None:
@@ -183,10 +177,10 @@ def _ends(body: Block, nest: _Nest) -> bool:
     branch = nest.final
     assert branch is not None
     behind = body.ops[body.ops.index(branch) + 1 : -1]
-    if any(effects(op) == "write" or any(_key(x) is branch for x in inputs(op)) for op in behind):
+    if any(effects(op) == "write" or any(op_of(x) is branch for x in inputs(op)) for op in behind):
         return False
     for k, y in enumerate(body.yields):
-        if _key(y) is branch:
+        if op_of(y) is branch:
             nest.ended[k] = y
     return True
 
@@ -203,7 +197,7 @@ def _alone(body: Block, branch: Op, given: set[Value]) -> Block | None:
     inside, open_ = {*walk(body)}, captured(branch)
     while open_:
         x = open_.pop()
-        if x in given or x in needed or _key(x) not in inside and x not in body.args:
+        if x in given or x in needed or op_of(x) not in inside and x not in body.args:
             continue
         if type(x) is not Op or x.regions or effects(x) or len(needed) == MOST:
             return None
@@ -211,11 +205,6 @@ def _alone(body: Block, branch: Op, given: set[Value]) -> Block | None:
         open_ += x.operands
     region = branch.regions[0]
     return Block(region.args, [*(op for op in body.ops if op in needed), *region.ops])
-
-
-def _key(x: Value) -> Value:
-    """The op that makes a value, or the parameter that it is."""
-    return x.op if type(x) is Result else x
 
 
 def _index(x: Value) -> int:
@@ -257,7 +246,7 @@ def _nested(b: Rewriter, loop: Op, nest: _Nest) -> tuple[Value, ...]:
             ends |= {k: results[_index(x)] for k, x in nest.ended.items()}
         ops.yield_(b, *(ends[k] for k in carried))
     outs = b.emit_as_is(ops.for_, (none, tasks, one, *(inits[k] for k in carried)), ops.for_.defaults, (region.block,))
-    outs = dict(zip(carried, outs if type(outs) is tuple else (outs,)))
+    outs = dict(zip(carried, several(outs)))
     if nest.counter is not None:
         outs[nest.counter] = ops.select(b, ops.gt(b, tasks, none), last, inits[nest.counter])
     return tuple(outs[k] for k in range(len(inits)))
@@ -283,7 +272,7 @@ def _steps(b: Rewriter, loop: Op, nest: _Nest, old: dict[int, Value], begun: tup
         ops.yield_(b, *(outs[k] for k in carried))
     attrs = {**loop.attrs, "nonempty": True}
     ends = b.emit_as_is(ops.for_, (none, nest.steps, one, *inits), attrs, (region.block,))
-    return dict(zip(carried, ends if type(ends) is tuple else (ends,)))
+    return dict(zip(carried, several(ends)))
 
 
 def _quotients(body: Block, nest: _Nest) -> list[Op]:
@@ -300,8 +289,8 @@ def _advance(body: Block, nest: _Nest, k: int) -> Value | None:
     """What each task adds to an integer that its first step sets, if that comes from outside of the loop."""
     assert nest.first is not None
     y = nest.first.regions[0].yields[_index(nest.begun[k])]
-    by = _increment(body.args[1 + k], y) if y.type is nest.steps.type else None
-    return by if by is not None and _key(by) not in {*body.args, *walk(body)} else None
+    by = increment(body.args[1 + k], y) if y.type is nest.steps.type else None
+    return by if by is not None and op_of(by) not in {*body.args, *walk(body)} else None
 
 
 def _by_op(pairs: Iterable[tuple[Value, Value]]) -> dict[Value, Any]:

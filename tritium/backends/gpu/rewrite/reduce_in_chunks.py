@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.builder import several
+from ....ir.core import Block, Module, Op, Value, closure, op_of, walk
 from ....ir.rewrite import Rewriter, effects, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
@@ -98,7 +99,7 @@ def _together(block: Block, slices: dict[Op, set[Op]]) -> list[list[Op]]:
     for op in block.ops:
         if op not in slices:
             continue
-        numbers = {x.op if type(x) is Result else x for made in slices[op] for x in made.operands}
+        numbers = {op_of(x) for made in slices[op] for x in made.operands}
         numbers = {x for x in numbers if type(x) is Op and type(x.type) is not T.Tile}
         for group in groups:
             first = place[group[0]]
@@ -127,17 +128,10 @@ def _elementwise(region: Block) -> bool:
 
 def _slice(reduction: Op) -> set[Op] | None:
     """The ops that compute the tiles of a reduction; None if one of them is not computed element by element."""
-    made, stack = set(), list(reduction.operands)
-    while stack:
-        x = stack.pop()
-        if type(x.type) is not T.Tile or x in made:
-            continue
-        known = type(x) is Op and (x.kind.elementwise or x.kind in _CHUNK)
-        if not known or len(x.types) > 1 or effects(x) == "write":
-            return None
-        made.add(x)
-        stack += x.operands
-    return made
+    tiles = lambda values: [x for x in values if type(x.type) is T.Tile]
+    made = {*closure(tiles(reduction.operands), lambda x: tiles(x.operands) if type(x) is Op else ())}
+    known = lambda x: type(x) is Op and (x.kind.elementwise or x.kind in _CHUNK) and len(x.types) == 1
+    return made if all(known(x) and effects(x) != "write" for x in made) else None
 
 
 def _loaded_before(made: set[Op], block: Block, at: int) -> bool:
@@ -175,11 +169,10 @@ def _in_chunks(b: Rewriter, group: list[Op], chunk: int) -> dict[Op, tuple[Value
             out += _combined(b, op.regions[0], [*sums[k : k + n], *new[k : k + n]], chunk)
         ops.yield_(b, *out)
     made = b.emit_as_is(ops.for_, (*bounds, *first), {**ops.for_.defaults, "nonempty": True}, [inner.block])
-    rest, results = list(made) if type(made) is tuple else [made], {}
+    rest, results = list(several(made)), {}
     for op in group:
         xs, rest = rest[: len(op.operands)], rest[len(op.operands) :]
-        made = b.emit_as_is(ops.reduce, xs, op.attrs, op.regions, op.loc)
-        results[op] = made if type(made) is tuple else (made,)
+        results[op] = several(b.emit_as_is(ops.reduce, xs, op.attrs, op.regions, op.loc))
     return results
 
 

@@ -11,11 +11,11 @@ their index for anything else stay as they are, and so do those with dots, which
 from __future__ import annotations
 
 from .... import ops
+from ....analysis.arithmetic import constant_of
 from ....ir.core import Module, Op, Value, walk
 from ....ir.rewrite import Rewriter, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-from ....passes.regions import constant_of
 
 
 @each_function

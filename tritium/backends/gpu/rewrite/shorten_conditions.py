@@ -47,8 +47,7 @@ def shorten_conditions(module: Module) -> Module:
     """
     if ops.or_ not in module.kinds and ops.select not in module.kinds:
         return module
-    made = sweep(module, _shortened)
-    return module if made is module else dce(made)
+    return sweep(module, _shortened, dce)
 
 
 def _shortened(b: Rewriter, op: Op) -> Value | None:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import ops
-from ....analysis.induction import steps
+from ....analysis.induction import increment
 from ....ir import types as T
-from ....ir.builder import Builder
+from ....ir.builder import Builder, several
 from ....ir.core import Module, Op, Value
 from ....ir.rewrite import substitute, sweep
 from ....passes.functions import each_function
@@ -47,7 +47,7 @@ def _rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
         ops.yield_(b, *[ops.add(b, o, _to_carrier(b, _step(values[k], outs[k]), o.type)) if moved[k] else outs[k]
                         for k, o in carried.items()])  # fmt: skip
     ends = b.emit(ops.for_, (lo, hi, step, *starts), op.attrs, (region.block,))
-    last = dict(zip(kept, ends if type(ends) is tuple else (ends,)))
+    last = dict(zip(kept, several(ends)))
     return tuple(_moved(b, x, last[at]) if s else last[at] for x, at, s in zip(inits, held, moved))
 
 
@@ -61,10 +61,7 @@ def _holder(inits: Sequence[Value], moved: Sequence[Value | None], k: int) -> in
 
 def _step(arg: Value, out: Value) -> Value | None:
     """The scalar that `out` adds to the tile `arg`, by one splat; None if it is something else."""
-    found = steps(arg, out) if type(arg.type) is T.Tile else None
-    if found is None or len(found) != 1 or found[0].sign < 0:
-        return None
-    by = found[0].value
+    by = increment(arg, out) if type(arg.type) is T.Tile else None
     return by.operands[0] if type(by) is Op and by.kind is ops.splat else None
 
 

@@ -10,16 +10,12 @@ It comes after `reduce_late`: sums of products that a loop carries would take mo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.rewrite import sweep
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Op, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
+from ....ir.core import Module, Op, Value
+from ....ir.rewrite import Rewriter, sweep
+from ..target import Target
 
 
 def sum_small_dots(target: Target) -> Callable[[Module], Module]:

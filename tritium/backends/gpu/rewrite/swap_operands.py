@@ -22,7 +22,8 @@ from typing import Any
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Module, Op, Value, walk
+from ....ir.builder import several
+from ....ir.core import Module, Op, Value, closure, walk
 from ....ir.rewrite import Rewriter, substitute, sweep
 from ....passes.dce import dce
 from ..layout.rules import simple
@@ -49,8 +50,7 @@ def swap_operands(module: Module, target: Target) -> Module:
         chosen = {k for k, dot in sums if k is not None and _gains(info, dot)}
         return _transpose(b, op, chosen) if chosen else None
 
-    swapped = sweep(module, rule)
-    return module if swapped is module else dce(swapped)
+    return sweep(module, rule, dce)
 
 
 def _may_gain(dot: Op) -> bool:
@@ -95,16 +95,9 @@ def _computed(info: LoopInfo, right: Value) -> bool:
     staged = prefetched_loads(info)
     if staged is None:
         return False
-    todo, seen = [right], set()
-    while todo:
-        x = todo.pop()
-        if x in seen or x in staged.loads or type(x.type) is not T.Tile or info.outside(x):
-            continue
-        if not simple(x) and not (type(x) is Op and x.kind is ops.join):
-            return False
-        seen.add(x)
-        todo += x.operands
-    return True
+    there = lambda x: x in staged.loads or type(x.type) is not T.Tile or info.outside(x)
+    computed = lambda x: simple(x) or type(x) is Op and x.kind is ops.join
+    return all(there(x) or computed(x) for x in closure([right], lambda x: () if there(x) else x.operands))
 
 
 def swapped(dot: Op) -> Op:
@@ -128,6 +121,5 @@ def _transpose(b: Rewriter, loop: Op, chosen: set[int]) -> tuple[Value, ...]:
             ends[k] = ops.dot(b, swap(right), swap(left), own[k], **ends[k].attrs)
         ops.yield_(b, *ends)
     # As it is: nothing is known of the new loop's values, and all that gains has been transposed.
-    outs = b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,))
-    outs = outs if type(outs) is tuple else (outs,)
+    outs = several(b.emit_as_is(ops.for_, (lo, hi, step, *inits), loop.attrs, (region.block,)))
     return tuple(swap(x) if k in chosen else x for k, x in enumerate(outs))

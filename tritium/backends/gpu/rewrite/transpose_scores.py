@@ -12,23 +12,18 @@ cost, if both its operands are loaded. Then it may also have few rows: an MMA ma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from .... import ops
 from ....ir import types as T
-from ....ir.core import Op, walk
-from ....ir.rewrite import sweep
+from ....ir.core import Module, Op, Value, walk
+from ....ir.rewrite import Rewriter, sweep
 from ....named_tuples import NamedTuple
 from ....passes.dce import dce
 from ....passes.transposes import Transposes, transposed
 from ..pipeline.capabilities import capabilities
 from ..pipeline.loop_info import LoopInfo, is_zero, untransposed
+from ..target import Target
 from .swap_operands import swapped
-
-if TYPE_CHECKING:
-    from ....ir.core import Module, Value
-    from ....ir.rewrite import Rewriter
-    from ..target import Target
 
 
 def transpose_scores(module: Module, target: Target) -> Module:

@@ -35,12 +35,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .... import ops
+from ....analysis.arithmetic import constant_of
 from ....ir import types as T
-from ....ir.core import Block, Module, Op, Result, Value, walk
+from ....ir.builder import several
+from ....ir.core import Block, Module, Op, Result, Value, closure, op_of, walk
 from ....ir.rewrite import Rewriter, effects, substitute, sweep
 from ....passes.dce import dce
 from ....passes.functions import each_function
-from ....passes.regions import constant_of, trip_count
+from ....passes.regions import trip_count
 from ....passes.simplify import apply_rules, truth
 from ..analysis.whole_masks import COMPARISONS, conditions, extremes
 from ..cost_model import CostModel
@@ -223,18 +225,9 @@ class _Loads:
 
     def __init__(self, body: Block):
         inside, yielded = set(body.ops), dict(zip(body.args[1:], body.yields))
-        taken, todo = set(), [op for op in body.ops if op.kind is ops.load]
-        while todo:
-            x = todo.pop()
-            if x in taken:
-                continue
-            taken.add(x)
-            if x in inside:
-                todo += x.operands
-            elif x in yielded:
-                todo.append(yielded[x])
-            elif type(x) is Result:
-                todo.append(x.op)
+        behind = lambda x: (x.operands if x in inside else (yielded[x],) if x in yielded else
+                            (x.op,) if type(x) is Result else ())
+        taken = {*closure((op for op in body.ops if op.kind is ops.load), behind)}
         made = tuple(op for op in body.ops if op in taken)
         simple = all(len(op.types) == 1 and not op.regions for op in made)
         self.ops: tuple[Op, ...] = made if simple and all(effects(op) != "write" for op in body.ops) else ()
@@ -279,7 +272,7 @@ class _InBounds:
         """True for the addresses of elements behind a pointer: of the index, and of less than `stride` further."""
         pointer, offset = address.operands
         one = type(address.type) is not T.Tile or type(pointer) is Op and pointer.kind is ops.splat
-        if not one or (pointer.op if type(pointer) is Result else pointer) in self.inside:
+        if not one or op_of(pointer) in self.inside:
             return False
         found = extremes(offset)
         return found is not None and all(x.terms == ((self.index, 1),) and 0 <= x.number < self.stride for x in found)
@@ -308,5 +301,4 @@ class _InBounds:
 
 def _loop(b: Rewriter, operands: tuple[Value, ...], attrs: dict[str, Any], body: Block) -> tuple[Value, ...]:
     """The results of a loop that is not unrolled again."""
-    outs = b.emit_as_is(ops.for_, operands, attrs, (body,))
-    return () if outs is None else outs if type(outs) is tuple else (outs,)
+    return several(b.emit_as_is(ops.for_, operands, attrs, (body,)))

@@ -16,20 +16,17 @@ accesses through pointers that come from memory or from integers, and kernels th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import ops
 from ....analysis.accesses import origins_of, writes
 from ....ir import types as T
-from ....ir.core import Block, Op, walk
+from ....ir.core import Block, Module, Op, walk
 from ....ir.rewrite import Rewriter
 from ..analysis.scalar_updates import is_ordered_update
 from ..layout.values import layout_of
+from ..target import Target
 from .needs import use_of, written
-
-if TYPE_CHECKING:
-    from ....ir.core import Module
-    from ..target import Target
 
 Accesses = frozenset[Op]
 

@@ -7,16 +7,14 @@ import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .... import cache, knobs
 from ....errors import OutOfResources, PTXASError
 from ....locks import once
 from ...llvm import elf
+from ...occupancy import Machine
 from .traits import Traits
-
-if TYPE_CHECKING:
-    from ...occupancy import Machine
 
 
 @once
