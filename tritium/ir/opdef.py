@@ -151,9 +151,9 @@ def op(name, *, attrs=(), effects="", terminator=False, elementwise=False, trait
 # neighbours are equal, that its operands are not negative; where its shared memory is, how it is cut to fit there, what
 # is there already, and whom it waits for before it writes there; at which barriers around an atomic update threads
 # meet; which argument its addresses lie close behind; where its sums begin in tensor memory, and whether they stay
-# there. They never change what an op means: no type rule sees them.
+# there; that warps should hold whole rows of a dot. They never change what an op means: no type rule sees them.
 PLACEMENT = ("layout", "vector", "alike", "unsigned", "shared", "cut", "together", "segments", "filled", "sync",
-             "meets", "buffer", "column", "held")  # fmt: skip
+             "meets", "buffer", "column", "held", "by_rows")  # fmt: skip
 
 
 def types_of(kind, operand_types, attrs, regions=()):

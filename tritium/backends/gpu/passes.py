@@ -33,6 +33,7 @@ from .rewrite.guard_masks import guard_masks
 from .rewrite.hoist_scales import hoist_scales
 from .rewrite.inline_for_gpu import inline_for_gpu
 from .rewrite.join_sums import join_sums
+from .rewrite.keep_rows import keep_rows
 from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
@@ -113,6 +114,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(swap_operands),
         on(transpose_scores),
         on(clear_sums),
+        keep_rows,
     )
 
     def runs_ahead(module: Module) -> bool:

@@ -17,6 +17,7 @@ from ...named_tuples import NamedTuple
 from .multiprocessor import Multiprocessor
 
 if TYPE_CHECKING:
+    from ...ir.core import Op
     from ...ir.opdef import OpKind
     from ...ir.types import Scalar
     from ..llvm.writer import Val
@@ -45,9 +46,10 @@ def _one(*_: Any) -> int:
 class Mma(NamedTuple):
     """The matrix instructions (MMA) of a target; by default it has none, and dots are FMAs of threads.
 
-    accumulator(a, b, out, precision, warps): the layout of the result of a dot of these tile types, None without an
-    MMA for it. fragments(a, b, out, precision, warps): the layouts of both operands if the MMA reads them from
-    registers, else None. in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
+    accumulator(a, b, out, precision, warps, by_rows): the layout of the result of a dot of these tile types, None
+    without an MMA for it; `by_rows` if warps should hold whole rows. fragments(a, b, out, precision, warps, by_rows):
+    the layouts of both operands if the MMA reads them from registers, else None.
+    in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
     vector(dot, warps): how many registers of the result the MMA takes and returns as one vector.
     gathers(dot, element, warps): how many neighbours along K a thread should load of an operand's elements that are
     contiguous across it; None if transposing in shared memory costs nothing.
@@ -73,6 +75,19 @@ class Mma(NamedTuple):
     scaled: Callable[..., tuple | None] = _none
     vector: Callable[..., int] = _one
     gathers: Callable[..., int] | None = None
+
+    def result_of(self, dot: Op, warps: int) -> Any:
+        """The layout of the result of a dot."""
+        return self.accumulator(*_types_of(dot), warps, dot.attrs.get("by_rows", False))
+
+    def operands_of(self, dot: Op, warps: int) -> Any:
+        """The layouts of the operands of a dot that reads registers, else None."""
+        return self.fragments(*_types_of(dot), warps, dot.attrs.get("by_rows", False))
+
+
+def _types_of(dot: Op) -> tuple[Any, ...]:
+    a, b = (x.type for x in dot.operands[:2])
+    return a, b, dot.type, dot.attrs["precision"]
 
 
 NO_MMA = Mma()

@@ -59,11 +59,14 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
         raise fail(ValueError, f"kpack={kpack} is not a power of two", hint="use 1 or 2")
     family = ARCHITECTURES[arch]
 
-    def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> Layout | None:
+    # Rows are preferred for all dots: see `fragments.warp_grid`.
+    def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int,
+                    by_rows: bool = False) -> Layout | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return found and fragments.accumulator(out.shape, found.instruction, found.grid)
 
-    def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> tuple[Layout, ...] | None:
+    def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int,
+                 by_rows: bool = False) -> tuple[Layout, ...] | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
         return found and tuple(fragments.operand(x.shape, which, *found) for x, which in ((a, "a"), (b, "b")))
 

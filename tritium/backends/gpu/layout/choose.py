@@ -300,7 +300,7 @@ def _asked(choice: Choice, x: Op, known: dict[Op, Layout | None]) -> Layout | No
 def _asked_by(choice: Choice, x: Op, reader: Op, k: int, known: dict[Op, Layout | None]) -> Layout | None:
     """The layout in which a reader needs its operand k, `x`."""
     if reader.kind is ops.dot:
-        fragments = choice.mma.fragments(*(y.type for y in reader.operands), reader.attrs["precision"], choice.warps)
+        fragments = choice.mma.operands_of(reader, choice.warps)
         return (*fragments[:2], None)[k] if fragments else None
     if reader.kind is gpu_ops.dot_shared:
         return choice.operand_layout(reader, k, None) if k == 0 else None
@@ -314,9 +314,8 @@ def _asked_by(choice: Choice, x: Op, reader: Op, k: int, known: dict[Op, Layout 
 
 
 def _dot(choice: Choice, op: Op, k: int) -> Layout:
-    a, b = (x.type for x in op.operands[:2])
-    layout = choice.mma.accumulator(a, b, op.type, op.attrs["precision"], choice.warps)
-    return layout or multiplied(op.type.shape, choice.warps, choice.lanes, (a.element.bytes, b.element.bytes))
+    sizes = [T.element(x.type).bytes for x in op.operands[:2]]
+    return choice.mma.result_of(op, choice.warps) or multiplied(op.type.shape, choice.warps, choice.lanes, sizes)
 
 
 def _dot_buffers(choice: Choice, op: Op, k: int) -> Layout:

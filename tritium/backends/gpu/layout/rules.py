@@ -47,9 +47,12 @@ def with_low_register(layout: Layout) -> Layout:
 
 # --- results ----------------------------------------------------------------------------------------------------------
 def _packed_result(a: Choice, op: Op, source: Layout) -> Layout:
-    """Neighbours that are computed together must be in one thread."""
+    """Neighbours that are computed together must be in one thread, also those of several short rows."""
     pack = op.attrs["pack"]
-    return source if source.contiguous() >= pack else blocked(source.shape, pack, a.warps, a.lanes)
+    if source.contiguous() >= pack:
+        return source
+    shape = source.shape if source.shape[-1] >= pack else (source.numel,)
+    return blocked(shape, pack, a.warps, a.lanes).reshape(source.shape)
 
 
 def _join_result(a: Choice, op: Op, source: Layout) -> Layout:
@@ -131,7 +134,7 @@ def _anchored(a: Choice, op: Op, k: int, layout: Layout | None) -> Layout:
 def _dot_operand(a: Choice, op: Op, k: int, layout: Layout) -> Layout:
     if k == 2:
         return layout
-    fragments = a.mma.fragments(*(x.type for x in op.operands), op.attrs["precision"], a.warps)
+    fragments = a.mma.operands_of(op, a.warps)
     return fragments[k] if fragments else a.anchor(op.operands[k])
 
 

@@ -59,6 +59,5 @@ def _layout_behind(x: Value, target: Target, warps: int) -> Layout | None:
         if op.kind is gpu_ops.dot_shared and target.mma.started is not None:
             return target.mma.started(op, warps)[0]
         if op.kind is ops.dot:
-            a, b = (y.type for y in op.operands[:2])
-            return target.mma.accumulator(a, b, op.type, op.attrs["precision"], warps)
+            return target.mma.result_of(op, warps)
     return None

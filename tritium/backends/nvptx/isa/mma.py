@@ -26,22 +26,24 @@ if TYPE_CHECKING:
 def instructions(sm: int) -> Mma:
     """The MMA instructions of an architecture, for the passes."""
 
-    def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> Layout | None:
+    def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int,
+                    by_rows: bool = False) -> Layout | None:
         if tcgen05.fits(a, b, out, precision, warps, sm):
             return tensor_memory.layout(out.shape, warps)
         if wgmma.fits(a, b, out, precision, warps, sm):
             return fragments.accumulator(out.shape, *wgmma.warp_split(out.shape[0], warps), rows=64)
         if mma_sync.fits(a, b, out, precision, sm):
-            return mma_sync.accumulator(out, warps)
+            return mma_sync.accumulator(out, warps, by_rows)
         return None
 
     def in_shared(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> bool:
         return any(unit.fits(a, b, out, precision, warps, sm) for unit in (tcgen05, wgmma))
 
-    def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int) -> tuple[Layout, ...] | None:
+    def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int,
+                 by_rows: bool = False) -> tuple[Layout, ...] | None:
         if in_shared(a, b, out, precision, warps) or not mma_sync.fits(a, b, out, precision, sm):
             return None
-        return mma_sync.operands(a, b, out, warps)
+        return mma_sync.operands(a, b, out, warps, by_rows)
 
     def columns(op: Op, warps: int) -> int | None:
         if op.kind is gpu_ops.dot_scaled:

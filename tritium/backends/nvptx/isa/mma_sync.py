@@ -46,9 +46,16 @@ def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, sm: int) -> bool:
     return large and multiplies(a, b, out, precision) and sm >= SINCE[a.element]
 
 
-def warp_grid(shape: Sequence[int], warps: int) -> tuple[int, int]:
-    """(warps along M, warps along N): the longer dimension of each warp's tile is halved first."""
+def warp_grid(shape: Sequence[int], warps: int, by_rows: bool = False) -> tuple[int, int]:
+    """(warps along M, warps along N): the longer dimension of each warp's tile is halved first. With `by_rows` warps
+    have whole rows, if there are 16 for each.
+
+    >>> warp_grid((128, 64), 8), warp_grid((128, 64), 8, True), warp_grid((64, 64), 8, True)
+    ((4, 2), (8, 1), (4, 2))
+    """
     m, n = shape[-2:]
+    if by_rows and m >= 16 * warps:
+        return warps, 1
     along_m = along_n = 1
     while along_m * along_n < warps:
         if m // along_m > 16 and (m // along_m >= n // along_n or n // along_n <= 8):
@@ -58,14 +65,14 @@ def warp_grid(shape: Sequence[int], warps: int) -> tuple[int, int]:
     return along_m, along_n
 
 
-def accumulator(out: T.Tile, warps: int) -> Layout:
+def accumulator(out: T.Tile, warps: int, by_rows: bool = False) -> Layout:
     """The layout of the result of a dot of this type."""
-    return fragments.accumulator(out.shape, *warp_grid(out.shape, warps))
+    return fragments.accumulator(out.shape, *warp_grid(out.shape, warps, by_rows))
 
 
-def operands(a: T.Tile, b: T.Tile, out: T.Tile, warps: int) -> tuple[Layout, ...]:
+def operands(a: T.Tile, b: T.Tile, out: T.Tile, warps: int, by_rows: bool = False) -> tuple[Layout, ...]:
     """The layouts of the operands: each warp has those of its part of the result."""
-    grid = warp_grid(out.shape, warps)
+    grid = warp_grid(out.shape, warps, by_rows)
     return tuple(fragments.operand(t.shape, t.element.bits, *grid, operand) for t, operand in zip((a, b), "ab"))
 
 
