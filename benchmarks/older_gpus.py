@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ def main() -> int:
 
     from tritium.backends.nvptx.assemble.ptxas import ptxas
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the benchmark ends with this script
     major, minor = torch.cuda.get_device_capability()
     with tempfile.TemporaryDirectory() as folder:
         wrapper = Path(folder) / "ptxas"
