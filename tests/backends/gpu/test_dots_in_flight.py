@@ -9,6 +9,7 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data
+from tests.backends.gpu.test_redundant_loads import ttgir_of
 from tritium.insight import emulator
 
 pytestmark = pytest.mark.sampled
@@ -158,3 +159,23 @@ def test_ping_pong_of_three_dots():
     found = re.findall("|".join(f"(?P<{name}>{pattern})" for name, pattern in kinds.items()), text)
     order = [name for row in found for name, x in zip(kinds, row) if x]
     assert order == ["take", "dot", "dot", "pass", "take", "dot", "pass"]
+
+
+@triton.jit
+def clipped_sums(x_ptr, y_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """A dot that is waited for in every iteration."""
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for s in range(0, N, BLOCK):
+        x = tl.load(x_ptr + i[:, None] * N + (s + i)[None, :])
+        y = tl.load(y_ptr + (s + i)[:, None] * BLOCK + i[None, :])
+        total += tl.maximum(tl.dot(x, y), 0.0)
+    tl.store(out_ptr + i[:, None] * BLOCK + i[None, :], total)
+
+
+def test_copies_start_before_a_dot_that_is_waited_for():
+    """Also where a block is alone on its multiprocessor, as eight buffers make it: they would wait, too."""
+    args = data("f2", 64, 512), data("f2", 512, 64), np.zeros((64, 64), "f4"), 512, 64
+    text = ttgir_of(clipped_sums, args, num_stages=8, launch_checks=False)
+    loop = text.split(" = for ")[1].split("\n  }\n")[0]
+    assert loop.index("async_load") < loop.index("dot_shared")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir import types as T
-from ....ir.core import Op, Value
+from ....ir.core import Op, Value, closure
 from .. import ops as gpu_ops
 from ..ops import bytes_of
 from .choose import Choice
@@ -62,10 +62,6 @@ def replicates_work(choice: Choice, x: Op, layout: Layout) -> bool:
 
 def _work(x: Op) -> int:
     """The elementwise ops that compute a tile from buffers; 0 for index arithmetic and masks, which read none."""
-    size, seen, open_, reads = x.type.numel, {x}, [x], False
-    while open_:
-        new = {y for y in open_.pop().operands if type(y) is Op and type(y.type) is T.Tile} - seen
-        reads = reads or any(y.kind is gpu_ops.buffer_load for y in new)
-        seen |= new
-        open_ += new
-    return sum(y.kind.elementwise and y.type.numel == size for y in seen) if reads else 0
+    tiles = [*closure([x], lambda y: [z for z in y.operands if type(z) is Op and type(z.type) is T.Tile])]
+    reads = any(y.kind is gpu_ops.buffer_load for y in tiles)
+    return sum(y.kind.elementwise and y.type.numel == x.type.numel for y in tiles) if reads else 0

@@ -95,7 +95,7 @@ def software_pipeline(module: Module, target: Target, most: int | None = None) -
         schedule = schedule_dots(info, loads, "copies", stages)
         if reordering is not None and not reordering.take(schedule.pairs):
             return None
-        late = stages > 2 and _alone(info, loads.loads, stages, module, target)
+        late = stages > 2 and bool(info.in_registers) and _alone(info, loads.loads, stages, module, target)
         return _Pipelined(schedule, b, stages, kept, thread_copies, trips, late).build()
 
     return sweep(module, rule, assumed.stated_by, dce)
