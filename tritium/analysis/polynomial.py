@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import ops
 from ..ir import types as T
-from ..ir.core import Arg, Op
+from ..ir.core import Arg, Op, Result
 from .affine import Affine
 from .induction import increment
 
@@ -172,12 +172,25 @@ class Scalars(Affine):
 
 
 def in_order(product):
-    """The values of a product, which are sorted by address, in a deterministic order for emission."""
-    return sorted(product, key=_spelling)
+    """The values of a product, which are sorted by address, in a deterministic order for emission.
+
+    >>> from tritium.ir.builder import Builder
+    >>> b = Builder()
+    >>> x, y = (ops.cast(b, b.argument(T.i32, name), to=T.i64) for name in "xy")
+    >>> in_order((x, y)) == in_order((y, x))
+    True
+    """
+    return sorted(product, key=lambda x: (type(x) is not Arg, _spelling(x)))
 
 
-def _spelling(x):
-    return (x.kind.name if type(x) is Op else "", x.name if type(x) is Arg else "")
+def _spelling(x: Any, depth: int = 4) -> str:
+    """What a value is computed by, so many ops back."""
+    if type(x) is Result:
+        return f"{_spelling(x.op, depth)}#{x.index}"
+    if type(x) is not Op or not depth:
+        return getattr(x, "name", "")
+    operands = ", ".join(_spelling(y, depth - 1) for y in x.operands)
+    return f"{x.kind.name} {x.attrs} {operands}"
 
 
 def write(b, poly, iteration: Any = None, value: Callable[[Any], Any] = lambda x: x):
