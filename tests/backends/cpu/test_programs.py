@@ -12,7 +12,7 @@ from tritium.ir.opdef import OpKind
 
 
 def test_every_op_has_a_lowering():
-    from tritium.backends.cpu.lower import atomics, calls, control, dot, program, shape  # noqa: F401
+    from tritium.backends.cpu.lower import atomics, calls, checks, control, dot, program, shape  # noqa: F401
 
     kinds = [k for k in vars(ops).values() if isinstance(k, OpKind)]
     assert len(kinds) > 80
