@@ -3,6 +3,7 @@ import pytest
 
 from tests.backends.gpu.modules import module_of, run_cuda
 from tests.backends.gpu.samples import agree
+from tritium.backends.gpu.lower import scan
 from tritium.insight import emulator
 from tritium.interp.machine import interpret
 
@@ -26,3 +27,12 @@ def check(request):
         return mine
 
     return run
+
+
+@pytest.fixture
+def in_segments(monkeypatch):
+    """Scans go through shared memory; a list of the tiles that did."""
+    used, whole = [], scan._SegmentScan.scan
+    monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(scan._SegmentScan, "scan", lambda self, *args: used.append(self) or whole(self, *args))
+    return used

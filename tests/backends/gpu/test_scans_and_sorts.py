@@ -12,7 +12,7 @@ import tritium.language as tl
 from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import WARPS, numbers
 from tritium.backends.compiler import GPUTarget
-from tritium.backends.gpu.lower import scan, sort
+from tritium.backends.gpu.lower import sort
 from tritium.backends.gpu.shared_memory.needs import Room
 from tritium.compiler import ASTSource
 from tritium.insight import emulator
@@ -172,15 +172,6 @@ def test_warps_meet_once_in_a_scan(shape, warps):
     source = ASTSource(scan_columns, {"x": "*fp32", "o": "*fp32"}, dict(zip("MK", shape)))
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
     assert made.asm["ptx"].count("bar.sync") == 1
-
-
-@pytest.fixture
-def in_segments(monkeypatch):
-    """Scans go through shared memory; a list of the tiles that did."""
-    used, whole = [], scan._SegmentScan.scan
-    monkeypatch.setattr(scan, "WRITTEN_OUT", 0)
-    monkeypatch.setattr(scan._SegmentScan, "scan", lambda self, *args: used.append(self) or whole(self, *args))
-    return used
 
 
 @pytest.mark.parametrize("warps", [1, 4])

@@ -6,7 +6,6 @@ import pytest
 from tests.backends.gpu import test_language, test_scans_and_sorts
 from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import agree
-from tests.backends.gpu.test_scans_and_sorts import in_segments  # noqa: F401  (a fixture)
 from tests.backends.gpu.test_topk import test_topk, test_topk_of_a_cube  # noqa: F401
 from tests.backends.gpu.toy import machine
 from tritium import backends

@@ -29,7 +29,7 @@ _VISITS: dict = {}
 
 def fill() -> None:
     """Import the files that fill the tables."""
-    from . import atomics, checks, control, dot, program, shape  # noqa: F401
+    from . import atomics, calls, checks, control, dot, program, shape  # noqa: F401
 
 
 def pulled(*kinds: OpKind | str) -> Callable[[Fn], Fn]:
