@@ -24,8 +24,8 @@ from tritium.tools.bundle import command, manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 BEST = manifest.level_here()
-# C has no way to ask for the matrix unit of this level.
-HERE, CPU = ("x86-64-v4", "x86-64-v4") if BEST == "sapphirerapids" else (BEST, "cpu")
+# C has no way to ask for the matrix unit of these levels.
+HERE, CPU = ("x86-64-v4", "x86-64-v4") if BEST.endswith("rapids") else (BEST, "cpu")
 FAR = "aarch64" if levels.LEVELS[HERE].machine == "x86_64" else "x86-64"
 MANIFEST = f"""
 targets = ["{HERE}", "{FAR}", "cuda:80"]

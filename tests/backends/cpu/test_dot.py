@@ -18,21 +18,23 @@ from tritium.ir import types as T
 
 @pytest.mark.parametrize(
     "t, acc",
-    [(T.f32, T.f32), (T.f16, T.f32), (T.bf16, T.f32), (T.f64, T.f64), (T.i8, T.i32), (T.f16, T.f16), (T.f8e5, T.f32)],
+    [(T.f32, T.f32), (T.f16, T.f32), (T.bf16, T.f32), (T.f64, T.f64), (T.i8, T.i32), (T.f16, T.f16), (T.f8e5, T.f32),
+     (T.f8e4nv, T.f32), (T.f8e4b15, T.f32)],
     ids=str,
 )
-def test_dot(t, acc):
+@pytest.mark.parametrize("depth", [16, 64])  # with 64, tile units take the types that they know
+def test_dot(t, acc, depth):
     from tritium.ops.meaning import np_dtype
 
     def build(b, x, y, z, o):
-        v, w = b.get(x, (32, 16)), b.get(y, (16, 64))
+        v, w = b.get(x, (32, depth)), b.get(y, (depth, 64))
         c = ops.dot(b, v, w, b.get(z, (32, 64)), precision="ieee", imprecise=0)
         b.put(o, ops.dot(b, v, w, c, precision="ieee", imprecise=0))
 
     kinds = [t, t, acc, acc]
     args = [
         rng.integers(-5, 6, s).astype(np.float32).astype(np_dtype(k))
-        for k, s in zip(kinds, ((32, 16), (16, 64), (32, 64), (32, 64)), strict=True)
+        for k, s in zip(kinds, ((32, depth), (depth, 64), (32, 64), (32, 64)), strict=True)
     ]
     check(build, [T.Ptr(k) for k in kinds], args, tolerance=1e-5)
 

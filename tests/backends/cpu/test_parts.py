@@ -63,15 +63,18 @@ def test_dot_of_several_panels(rt, kind, m, n, k, gap):
     assert (panel[-guard:] == 7).all()  # nothing is written behind the panel
 
 
-@pytest.mark.skipif(not cpu_target().has_amx, reason="no tile unit here")
-def test_dot_of_tiles(rt):
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_dot_of_tiles(rt, kind):
     import ml_dtypes
 
+    if not dot_amx.is_amx(cpu_target(), kind):
+        pytest.skip(f"no unit here that multiplies tiles of {kind}")
+    dtype = np.float16 if kind == "f16" else ml_dtypes.bfloat16
     fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(
-        rt.symbols[dot_amx.SYMBOL])
+        rt.symbols[dot_amx.SYMBOLS[kind]])
     sizes = [(32, 32, 32), (64, 32, 96), (32, 96, 64), (128, 64, 256)]
     for (m, n, k), gap, fresh in itertools.product(sizes, (0, 3), (False, True)):
-        a, b = (numbers(s, np.float32).astype(ml_dtypes.bfloat16) for s in ((m, k + gap), (k, n + gap)))
+        a, b = (numbers(s, np.float32).astype(dtype) for s in ((m, k + gap), (k, n + gap)))
         c, panel = numbers((m, n + gap), np.float32), np.empty((k, 32), np.float32)
         want = c.copy()
         want[:, :n] *= not fresh
@@ -81,11 +84,12 @@ def test_dot_of_tiles(rt):
         assert np.allclose(c, want, rtol=1e-4, atol=1e-3), (m, n, k, gap)
 
 
-@pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("i8", "tdpbssd"), ("u8", "tdpbuud")])
+@pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("f16", "tdpfp16ps"), ("i8", "tdpbssd"),
+                                               ("u8", "tdpbuud")])
 def test_tiles_are_kept_in_the_unit(kind, instruction):
     """The inner loop of a product loads four tiles and multiplies them four ways."""
-    cpu = cpu_target("sapphirerapids")
-    text = dot_amx.dot_bf16(cpu) if kind == "bf16" else dot.dot(cpu, kind)
+    cpu = cpu_target("graniterapids")
+    text = dot_amx.dot_floats(kind) if kind in dot_amx.SYMBOLS else dot.dot(cpu, kind)
     hottest = max(assembly(text, cpu).split("\n.LBB"), key=lambda block: block.count(instruction))
     assert hottest.count(instruction) == hottest.count("tileloadd") == 4
 

@@ -14,7 +14,7 @@ def fingerprint(target: Any) -> str:
     from ..llvm.target import cpu_target, llvm_version
 
     cpu = cpu_target(target.arch)
-    return f"{llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}-{cpu.has_amx}"
+    return f"{llvm_version()}-{cpu.triple}-{cpu.cpu}-{cpu.features}-{cpu.amx}"
 
 
 BACKEND = Backend(

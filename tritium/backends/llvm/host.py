@@ -24,8 +24,10 @@ def level() -> levels.Level | None:
     machine = os.uname().machine if sys.platform == "linux" else ""
     if machine == "x86_64":
         has = features_in(_cpuinfo())
-        if any(feature.startswith("amx-") for feature in has) and not may_use_tiles():
+        if "amx-tile" in has and not may_use_tiles():
             has = frozenset(feature for feature in has if not feature.startswith("amx-"))
+        if "amx-tile" in has and multiplies_tiles_of_halves():
+            has |= {"amx-fp16"}
     elif machine == "aarch64":
         has = levels.known(machine, arm_extensions())
     else:
@@ -61,6 +63,40 @@ def may_use_tiles() -> bool:
 
     request, permission, tiles = 158, 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
     return ctypes.CDLL(None).syscall(*map(ctypes.c_long, (request, permission, tiles))) == 0
+
+
+def multiplies_tiles_of_halves() -> bool:
+    """Whether an x86-64 CPU says so. Linux has no word for it."""
+    import ctypes
+    import mmap
+
+    code = bytes.fromhex("53 89f8 89f1 0fa2 5b c3")  # push rbx; mov eax, edi; mov ecx, esi; cpuid; pop rbx; ret
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except OSError:
+        return False
+    page.write(code)
+    place = ctypes.c_char.from_buffer(page)
+    cpuid = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32)(ctypes.addressof(place))
+    return cpuid(7, 0) >= 1 and bool(cpuid(7, 1) >> 21 & 1)
+
+
+def gathers_are_guarded() -> bool | None:
+    """Whether microcode guards gathers against leaks (Downfall, 2023); None where the system does not tell."""
+    try:
+        with open("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling") as file:
+            return guards_gathers(file.read())
+    except OSError:
+        return None
+
+
+def guards_gathers(text: str) -> bool | None:
+    """What the system says of it.
+
+    >>> guards_gathers("Mitigation: Microcode"), guards_gathers("Not affected"), guards_gathers("Unknown")
+    (True, False, None)
+    """
+    return {"Mitigation": True, "Not affected": False, "Vulnerable": False}.get(text.strip().partition(":")[0])
 
 
 # Linux's auxiliary vector: (entry, bit) of a feature on AArch64.

@@ -78,13 +78,13 @@ class CpuTarget(NamedTuple):
     has_f16_convert: bool = True  # half <-> float on vectors
     has_fp16: bool = False  # half arithmetic
     has_dot8: bool = False  # products of bytes summed by fours into i32 lanes
-    has_amx: bool = False  # a unit that multiplies tiles of bf16, and of bytes
+    amx: tuple[str, ...] = ()  # the types of operands that the tile unit multiplies
 
 
 # Register tiles that fit with the operands, and with the products where multiply and add are two instructions.
 _TILES = {"neon": (4, 16), "sse": (6, 8), "avx": (4, 16), "avx2": (6, 16), "avx512": (8, 32)}
 _AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
-_AMX = ("amx-tile", "amx-bf16", "amx-int8")
+_AMX = {"bf16": "amx-bf16", "i8": "amx-int8", "u8": "amx-int8", "f16": "amx-fp16"}  # what multiplies which type
 
 
 def _cpu(level: levels.Level) -> CpuTarget:
@@ -98,7 +98,7 @@ def _x86(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget
     return CpuTarget(triple, cpu, features, simd, "avx2" in has, *tile,
                      W=32 if simd == "avx512" else 16, has_fma="fma" in has, has_f16_convert="f16c" in has,
                      has_fp16="avx512fp16" in has, has_dot8="avx512vnni" in has,
-                     has_amx=has.issuperset(_AMX))  # fmt: skip
+                     amx=tuple(kind for kind, feature in _AMX.items() if feature in has))  # fmt: skip
 
 
 def _arm(triple: str, cpu: str, features: str, has: frozenset[str]) -> CpuTarget:
@@ -185,8 +185,8 @@ def runnable_levels() -> list[str]:
     return levels.runnable(host_level())
 
 
-# Cores whose gathers microcode guards against leaks (Downfall, 2023): loads one by one take half to two thirds of the
-# time on Cascade Lake; on Emerald Rapids, which has no such guard, 1.5 times.
+# Cores whose gathers microcode may guard against leaks (Downfall, 2023), for systems that do not tell. Loads one by one
+# take half to two thirds of the time on Cascade Lake; on Emerald Rapids, without a guard, 1.5 times.
 _GUARDED_GATHERS = ("skylake", "skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client",
                     "icelake-server", "tigerlake", "rocketlake")  # fmt: skip
 
@@ -203,9 +203,10 @@ def host_level() -> levels.Level:
     has = {feature for feature, present in known.items() if present}
     features = known.flatten()
     if triple.startswith("x86_64"):
-        if has.intersection(_AMX) and not host.may_use_tiles():
+        if "amx-tile" in has and not host.may_use_tiles():
             has = {feature for feature in has if not feature.startswith("amx-")}
-        if cpu in _GUARDED_GATHERS:
+        guarded = host.gathers_are_guarded()
+        if cpu in _GUARDED_GATHERS if guarded is None else guarded:
             features += ",+prefer-no-gather"
         return levels.Level("host", "x86_64", cpu, features, levels.known("x86_64", has), triple)
     if triple.startswith(("aarch64", "arm64")):

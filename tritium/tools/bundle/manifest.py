@@ -320,7 +320,7 @@ def target_of(text: str) -> Any:
 def level_here() -> str:
     """The highest level that this machine runs.
 
-    >>> level_here() in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "sapphirerapids", "aarch64")
+    >>> level_here() in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "sapphirerapids", "graniterapids", "aarch64")
     True
     """
     from tritium.backends.llvm import levels

@@ -258,8 +258,9 @@ def dot(target: CpuTarget, kind: str) -> str:
         return dot_x86.dot_fused(target, kind, SYMBOLS[kind])
     w, k, name = Writer(), KINDS[kind], SYMBOLS[kind]
     if dot_vnni.is_vnni(target, kind):
-        vnni, name = f"{name}.vnni" if target.has_amx else name, f"{name}.general"
-        if target.has_amx:
+        tiles = dot_amx.is_amx(target, kind)
+        vnni, name = f"{name}.vnni" if tiles else name, f"{name}.general"
+        if tiles:
             dot_amx.write_bytes(w, kind, SYMBOLS[kind], vnni)
         dot_vnni.write(w, kind, vnni, name)
         w.raw(f"{_ZEROS} = private constant [{dot_vnni.WIDTH} x i8] zeroinitializer, align 64")

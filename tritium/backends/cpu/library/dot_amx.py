@@ -1,13 +1,13 @@
-"""dot of bf16 and of bytes on Intel's tile unit (AMX): C += A @ B into f32 or i32, or C = A @ B if `fresh`.
+"""dot of 16-bit floats and of bytes on Intel's tile unit (AMX): C += A @ B into f32 or i32, or C = A @ B if `fresh`.
 
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
 M, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of 64 bytes: four hold
 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. A is read in place. The unit needs the ks that make up
-four bytes side by side in B, two of bf16 or four bytes, so 32 columns at a time are packed in that order into `panel`.
-For bf16, row p has B[2p, c], B[2p + 1, c] for each column c.
+four bytes side by side in B, two floats or four bytes, so 32 columns at a time are packed in that order into `panel`.
+For floats, row p has B[2p, c], B[2p + 1, c] for each column c.
 
-The unit flushes subnormal operands and results to zero, regardless of the thread's floating-point state.
+The unit flushes subnormal results and operands of bf16 to zero, regardless of the thread's floating-point state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, value
 from .dot_signature import PARAMETERS
 
-SYMBOL = "tt.dot.bf16"
+SYMBOLS = {kind: f"tt.dot.{kind}" for kind in ("bf16", "f16")}  # those that only this unit multiplies
 MULTIPLE = 32  # of all sizes
 _ROWS = 16
 _TILE_ROW = 64  # bytes
@@ -45,29 +45,30 @@ class _Kind(NamedTuple):
         return _TILE_ROW // self.size
 
 
-_KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "i8": _Kind("i8", 1, "tdpbssd"), "u8": _Kind("i8", 1, "tdpbuud")}
+_KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "f16": _Kind("i16", 2, "tdpfp16ps"),
+          "i8": _Kind("i8", 1, "tdpbssd"), "u8": _Kind("i8", 1, "tdpbuud")}
 
 
 def is_amx(target: CpuTarget, kind: str) -> bool:
     """Whether the tile unit multiplies operands of a kind.
 
     >>> from tritium.backends.llvm.target import cpu_target
-    >>> is_amx(cpu_target("sapphirerapids"), "bf16"), is_amx(cpu_target("sapphirerapids"), "f32")
-    (True, False)
+    >>> [[kind for kind in ("bf16", "f16", "f32") if is_amx(cpu_target(f"{name}rapids"), kind)]
+    ...  for name in ("sapphire", "granite")]
+    [['bf16'], ['bf16', 'f16']]
     """
-    return target.has_amx and kind in _KINDS
+    return kind in target.amx
 
 
-def dot_bf16(target: CpuTarget) -> str:
-    """The LLVM text of `tt.dot.bf16`.
+def dot_floats(kind: str) -> str:
+    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
 
-    >>> from tritium.backends.llvm.target import cpu_target
-    >>> dot_bf16(cpu_target("x86-64-v4")).count("call void @llvm.x86.tdpbf16ps(")
+    >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")
     4
     """
     w = Writer()
-    with w.function("void", SYMBOL, PARAMETERS) as values:
-        _product(w, _KINDS["bf16"], *values)
+    with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
+        _product(w, _KINDS[kind], *values)
         w.ret()
     return w.text()
 

@@ -21,7 +21,7 @@ from .table import statement
 
 # (operands, accumulator) -> the runtime's multiplication
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
-          (T.bf16, T.f32): "bf16"}
+          (T.bf16, T.f32): "bf16", (T.f16, T.f32): "f16"}
 _NEAR = 32 << 10  # bytes that stay in the first cache
 
 

@@ -16,6 +16,7 @@ PARTS = (
     *(Part(s, (s,), (dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, writer),
            functools.partial(dot.dot, kind=kind), "written" if kind[0] == "f" else "all")  # bytes spill without passes
       for kind, s in dot.SYMBOLS.items()),
-    Part(dot_amx.SYMBOL, (dot_amx.SYMBOL,), (dot_amx, dot_signature, writer), dot_amx.dot_bf16),
+    *(Part(s, (s,), (dot_amx, dot_signature, writer), lambda _, kind=kind: dot_amx.dot_floats(kind))
+      for kind, s in dot_amx.SYMBOLS.items()),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
