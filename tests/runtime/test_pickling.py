@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import shutil
 import sys
 import types
 
@@ -10,7 +11,8 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
-from tritium.compiler import CompiledKernel
+from tritium.backends.compiler import GPUTarget
+from tritium.compiler import ASTSource, CompiledKernel
 from tritium.ir.preconditions import preconditions_of
 
 
@@ -92,6 +94,22 @@ def test_a_kernel_that_no_module_has_runs_where_it_was_compiled_before():
     assert (x == 7).all()
     with pytest.raises(ValueError, match="local came from another process without its function"):
         other[(1,)](x, BLOCK=4)
+
+
+@pytest.mark.parametrize("send", [sent, copy.deepcopy])
+def test_a_compiled_kernel_travels_without_stages_whose_files_are_gone(monkeypatch, tmp_path, send):
+    """Inductor copies kernels while their functions are taken away: nothing could be compiled again then."""
+    monkeypatch.setenv("TRITIUM_CACHE_DIR", str(tmp_path))
+    src = ASTSource(triton.JITFunction(double.fn), {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 8})
+    target = GPUTarget("cpu", "host", 1)
+    triton.compile(src, target=target)
+    found = triton.compile(src, target=target)  # its stages are read on demand
+    shutil.rmtree(tmp_path)
+    src.fn.fn = src.fn.__globals__ = None
+    other, x = send(found), np.arange(8, dtype=np.float32)
+    assert "llir" not in other.asm
+    other[(1, 1, 1)](x, 8, 8)
+    assert (x == 2 * np.arange(8)).all()
 
 
 @pytest.mark.parametrize("launched", [False, True])

@@ -118,9 +118,16 @@ class Stages(Mapping):
     def __repr__(self) -> str:
         return f"Stages({', '.join(self)})"
 
-    # In another process they are texts. The first is made of the Python function, which stays behind.
+    # In another process they are texts. The first is made of the Python function, which stays behind; so does a stage
+    # that would have to be made of it again.
     def __reduce__(self):
-        return _stages, ({ext: self[ext] for ext in self if ext != "source"}, self._source, self.metadata._asdict())
+        there = {ext: self[ext] for ext in self if ext != "source" and not self._is_gone(ext)}
+        return _stages, (there, self._source, self.metadata._asdict())
+
+    def _is_gone(self, ext: str) -> bool:
+        """Whether the file of a stage was removed before anybody read it."""
+        value = self._contents[ext]
+        return isinstance(value, OnDisk) and not os.path.exists(value.files.paths[value.name])
 
 
 def _stages(contents: dict[str, Any], source: Any, metadata: dict[str, Any]) -> Stages:
