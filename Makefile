@@ -33,14 +33,14 @@ test-arch: $(VENV)/.test ## the execution tests at every level of this CPU, and 
 test-arch-root: $(VENV)/.test ## a Python of the other architecture for QEMU, where apt-get is: 320 MB
 	$(BIN)/python tests/arch/root.py $(ROOT)
 
-GPU_PYTEST = PYTHONPATH=. python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
+GPU_PYTEST = PYTHONPATH=$(CURDIR) python3 -m pytest -q -m gpu $(shell python3 -c 'import xdist' 2>/dev/null && echo "-n $(GPU_JOBS)")
 test-gpu: ## tests that need a GPU, NVIDIA's or AMD's, with this machine's own python3: nothing is installed
 	$(GPU_PYTEST)
 	if command -v nvidia-smi > /dev/null; then TEST_NUM_CTAS=2 $(GPU_PYTEST) tests/compat tests/language; fi
 
 check-gpu: ## the benchmarks' kernels under compute-sanitizer: accesses out of bounds, races in shared memory
-	PYTHONPATH=. compute-sanitizer --tool memcheck --error-exitcode 1 python3 benchmarks/gpu_small.py
-	PYTHONPATH=. compute-sanitizer --tool racecheck --error-exitcode 1 python3 benchmarks/gpu_small.py
+	PYTHONPATH=$(CURDIR) compute-sanitizer --tool memcheck --error-exitcode 1 python3 benchmarks/gpu_small.py
+	PYTHONPATH=$(CURDIR) compute-sanitizer --tool racecheck --error-exitcode 1 python3 benchmarks/gpu_small.py
 
 fuzz: $(VENV)/.test ## random programs: the backends must agree with the interpreter
 	$(BIN)/python -m pytest -n $(JOBS) -q tests/properties --hypothesis-profile=fuzz

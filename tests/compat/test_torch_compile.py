@@ -15,7 +15,7 @@ def check(name, may_skip=False):
                str(HERE / name)]
     root = HERE.parents[1]
     done = processes.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-30000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and (may_skip or "skipped" not in done.stdout)
 
 
