@@ -91,6 +91,7 @@ CPU_CONFIGS = [
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 512, "GROUP_M": 4}, num_stages=1, num_warps=4),
     triton.Config({"BLOCK_M": 256, "BLOCK_N": 512, "BLOCK_K": 512, "GROUP_M": 4}, num_stages=1, num_warps=4),
+    triton.Config({"BLOCK_M": 512, "BLOCK_N": 512, "BLOCK_K": 256, "GROUP_M": 4}, num_stages=1, num_warps=4),
 ]
 
 tuned_kernel = triton.autotune(configs=CONFIGS, key=["M", "N", "K"])(grouped_kernel)

@@ -209,7 +209,7 @@ def test_sums_from_zero(seen, down):
 
 @pytest.mark.parametrize("kind, dtype", [("i8", np.int8), ("u8", np.uint8)])
 @pytest.mark.parametrize("size", [(1, 16, 4), (4, 16, 16), (5, 32, 20), (7, 48, 64), (3, 19, 36), (9, 15, 32),
-                                  (6, 33, 7), (64, 64, 128)], ids=str)  # fmt: skip
+                                  (6, 33, 7), (64, 64, 128), (96, 160, 2112)], ids=str)  # fmt: skip
 @pytest.mark.parametrize("fresh", [False, True])
 def test_products_of_bytes_of_any_size(kind, dtype, size, fresh):
     """The runtime's function, with rows apart, all values, and sums that wrap."""

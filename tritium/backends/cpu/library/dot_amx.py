@@ -5,7 +5,11 @@
 M, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of 64 bytes: four hold
 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. A is read in place. The unit needs the ks that make up
 four bytes side by side in B, two floats or four bytes, so 32 columns at a time are packed in that order into `panel`.
-For floats, row p has B[2p, c], B[2p + 1, c] for each column c.
+For floats, row p has B[2p, c], B[2p + 1, c] for each column c. While a panel is multiplied the next one is packed, a few
+rows with each step: the tile unit and the shuffles work at the same time.
+
+Rows of A far apart fall into the same sets of the caches. If there are several panels, the first one has the tiles of A
+copied, and the others read the copies.
 
 The unit flushes subnormal results and operands of bf16 to zero, regardless of the thread's floating-point state.
 """
@@ -14,13 +18,16 @@ from __future__ import annotations
 
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
-from ...llvm.writer import Val, Writer, value
+from ...llvm.writer import Val, Writer, lanes, value
 from .dot_signature import PARAMETERS
 
 SYMBOLS = {kind: f"tt.dot.{kind}" for kind in ("bf16", "f16")}  # those that only this unit multiplies
 MULTIPLE = 32  # of all sizes
 _ROWS = 16
-_TILE_ROW = 64  # bytes
+_LINE = 64  # bytes of a row of a tile, and of a line of the cache
+_TILE = _ROWS * _LINE  # bytes
+_DISTANT = 2 << 10  # bytes between rows of A from which copies of them pay off
+_WIDE = 128  # columns from which they do
 _PANEL_ROW = 128  # bytes: 32 columns of four
 # palette 1; from byte 16 the width of each tile in bytes (u16), from byte 48 its rows
 _CONFIG = bytes([1]) + bytes(15) + b"\x40\x00" * 8 + bytes(16) + bytes([_ROWS] * 8) + bytes(8)
@@ -40,9 +47,14 @@ class _Kind(NamedTuple):
         return 4 // self.size
 
     @property
+    def unit(self) -> int:
+        """The ks that are packed at a time: a register holds 32 columns of a row of B, or of two rows of bytes."""
+        return self.group * self.group // 2
+
+    @property
     def depth(self) -> int:
         """The ks of a tile."""
-        return _TILE_ROW // self.size
+        return _LINE // self.size
 
 
 _KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "f16": _Kind("i16", 2, "tdpfp16ps"),
@@ -60,6 +72,15 @@ def is_amx(target: CpuTarget, kind: str) -> bool:
     return kind in target.amx
 
 
+def panel_columns(m: int) -> int:
+    """The columns of the scratch panel (K rows of f32): two panels of B and a copy of A, of two bytes.
+
+    >>> panel_columns(64)
+    64
+    """
+    return MULTIPLE + -(-m // 2)
+
+
 def dot_floats(kind: str) -> str:
     """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
 
@@ -68,7 +89,7 @@ def dot_floats(kind: str) -> str:
     """
     w = Writer()
     with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
-        _product(w, _KINDS[kind], *values)
+        _Product(w, _KINDS[kind], *values).write()
         w.ret()
     return w.text()
 
@@ -88,78 +109,137 @@ def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
             rest = w.binary("urem", size, w.const("i64", multiple))
             can = w.binary("and", can, w.compare("icmp eq", rest, w.const("i64", 0)))
         with w.when(can):
-            _product(w, _KINDS[kind], *values)
+            _Product(w, _KINDS[kind], *values).write()
         with w.when(w.binary("xor", can, w.const("i1", True))):
             w.call("void", otherwise, *values)
         w.ret()
 
 
-def _product(w: Writer, kind: _Kind, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, lda: Val, ldb: Val, ldc: Val,
-             panel: Val, fresh: Val) -> None:
-    for name, parameters in (("ldtilecfg", ["ptr"]), ("tilerelease", []), ("tileloadd64", ["i8", "ptr", "i64"]),
-                             ("tilestored64", ["i8", "ptr", "i64"]), ("tilezero", ["i8"]),
-                             (kind.instruction, ["i8"] * 3)):  # fmt: skip
-        w.declare(f"llvm.x86.{name}", "void", parameters)
-    w.effect(f"call void @llvm.x86.ldtilecfg({w.string(_CONFIG).typed})")  # each thread has its own
-    with w.loop(0, n, MULTIPLE) as columns:
-        j = columns.index
-        _pack(w, kind, w.gep(kind.operand, b, j), ldb, depth, panel)
-        with w.loop(0, m, MULTIPLE) as rows:
-            i = rows.index
-            place = w.gep("i32", w.gep("i32", c, w.binary("mul", i, ldc)), j)
-            _block(w, kind, w.gep(kind.operand, a, w.binary("mul", i, lda)), lda, panel, place, ldc, depth, fresh)
-    w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
+class _Packing(NamedTuple):
+    """What is packed while a panel is multiplied: the next panel, `each` of its units with a step."""
+
+    source: Val
+    target: Val
+    each: Val
+    units: Val
 
 
-def _pack(w: Writer, kind: _Kind, b: Val, ldb: Val, depth: Val, panel: Val) -> None:
-    """32 columns of B to `panel`, a group of rows at a time."""
-    with w.loop(0, depth, kind.group) as loop:
-        first = w.gep(kind.operand, b, w.binary("mul", loop.index, ldb))
-        lines = []
-        for r in range(kind.group):
-            place = w.gep(kind.operand, first, w.binary("mul", ldb, w.const("i64", r))) if r else first
-            lines.append(w.load(f"<{MULTIPLE} x {kind.operand}>", place, align=kind.size))
-        while len(lines) > 2:  # two rows become one of pairs
-            width = 2 * MULTIPLE
-            lines = [w.shuffle(x, y, [l // 2 + MULTIPLE * (l % 2) for l in range(width)])
-                     for x, y in zip(lines[::2], lines[1::2])]
-        each = kind.group // 2  # elements of a line that belong to one column
-        row = w.gep("i8", panel, w.binary("mul", loop.index, w.const("i64", _PANEL_ROW // kind.group)))
-        for half in range(2):
-            picks = []
-            for column in range(half * _ROWS, (half + 1) * _ROWS):
-                own = range(column * each, (column + 1) * each)
-                picks += [*own, *(each * MULTIPLE + at for at in own)]
-            place = w.gep("i8", row, w.const("i64", _TILE_ROW * half)) if half else row
-            w.store(w.shuffle(lines[0], lines[1], picks), place, align=kind.size)
+class _Product:
+    """The product of one call."""
 
+    def __init__(self, w: Writer, kind: _Kind, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, lda: Val, ldb: Val,
+                 ldc: Val, panel: Val, fresh: Val):
+        self.w, self.kind, self.a, self.b, self.c, self.m, self.n, self.depth = w, kind, a, b, c, m, n, depth
+        self.lda, self.ldb = (w.binary("mul", stride, w.const("i64", kind.size)) for stride in (lda, ldb))
+        self.ldc, self.fresh = w.binary("mul", ldc, w.const("i64", 4)), fresh
+        self.row = w.binary("mul", depth, w.const("i64", kind.size))  # bytes of a row of A
+        size = w.binary("mul", self.row, w.const("i64", MULTIPLE))
+        self.panels = panel, w.gep("i8", panel, size)
+        self.copies = w.gep("i8", self.panels[1], size)
+        distant = w.compare("icmp sge", self.lda, w.const("i64", _DISTANT))
+        self.copied = w.binary("and", distant, w.compare("icmp sge", n, w.const("i64", _WIDE)))
+        for name, parameters in (("ldtilecfg", ["ptr"]), ("tilerelease", []), ("tileloadd64", ["i8", "ptr", "i64"]),
+                                 ("tilestored64", ["i8", "ptr", "i64"]), ("tilezero", ["i8"]),
+                                 (kind.instruction, ["i8"] * 3)):  # fmt: skip
+            w.declare(f"llvm.x86.{name}", "void", parameters)
+        w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
 
-def _block(w: Writer, kind: _Kind, a: Val, lda: Val, panel: Val, c: Val, ldc: Val, depth: Val, fresh: Val) -> None:
-    """32 x 32 of C."""
-    wide, deep = (w.binary("mul", stride, w.const("i64", size)) for stride, size in ((ldc, 4), (lda, kind.size)))
-    places = []
-    for down in range(2):
-        line = w.gep("i8", c, w.binary("mul", wide, w.const("i64", _ROWS))) if down else c
-        places += [line, w.gep("i32", line, w.const("i64", 16))]
-    with w.when(fresh):
-        for tile in range(4):
-            w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
-    with w.when(w.binary("xor", fresh, w.const("i1", True))):
+    def write(self) -> None:
+        """Compute C."""
+        w, zero, one = self.w, self.w.const("i64", 0), self.w.const("i64", 1)
+        w.effect(f"call void @llvm.x86.ldtilecfg({w.string(_CONFIG).typed})")  # each thread has its own
+        units = w.binary("udiv", self.depth, w.const("i64", self.kind.unit))
+        steps = w.binary("mul", w.binary("udiv", self.row, w.const("i64", _LINE)),
+                         w.binary("udiv", self.m, w.const("i64", MULTIPLE)))
+        upper = w.binary("sub", w.binary("add", units, steps), one)
+        each = w.binary("udiv", upper, w.intrinsic("smax", "i64", steps, one))  # units that a step packs
+        with w.loop(0, units) as loop:
+            self.pack(self.b, self.panels[0], loop.index)
+        with w.loop(0, self.n, MULTIPLE, carry=[*self.panels]) as columns:
+            j, (mine, other) = columns.index, columns.carried
+            begins, after = w.compare("icmp eq", j, zero), w.binary("add", j, w.const("i64", MULTIPLE))
+            packing = _Packing(w.gep(self.kind.operand, self.b, after), other, each,
+                               w.select(w.compare("icmp slt", after, self.n), units, zero))
+            with w.loop(0, self.m, MULTIPLE, carry=[zero]) as rows:
+                place = w.gep("i32", self.below(self.c, self.ldc, rows.index), j)
+                rows.next = [self.block(rows.index, begins, mine, place, packing, *rows.carried)]
+            columns.next = [other, mine]
+        w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
+
+    def below(self, start: Val, stride: Val, rows: Val | int) -> Val:
+        """The address some rows below."""
+        w = self.w
+        return w.gep("i8", start, w.binary("mul", stride, w.const("i64", rows) if isinstance(rows, int) else rows))
+
+    def pack(self, b: Val, panel: Val, unit: Val) -> None:
+        """Pack a unit of the panel of B at `b`, and prefetch the lines to the right of it."""
+        w, kind, count = self.w, self.kind, _LINE // self.kind.size
+        first = self.below(b, self.ldb, w.binary("mul", unit, w.const("i64", kind.unit)))
+        rows = [self.below(first, self.ldb, r) for r in range(kind.unit)]
+        lines = [w.load(f"<{MULTIPLE} x {kind.operand}>", row, align=kind.size) for row in rows]
+        for row in rows:
+            ahead = w.gep("i8", row, w.const("i64", _LINE))
+            w.effect(f"call void @llvm.prefetch.p0({ahead.typed}, i32 0, i32 2, i32 1)")
+        if kind.unit > kind.group:
+            lines = [w.shuffle(x, y, range(count)) for x, y in zip(lines[:kind.group], lines[kind.group:], strict=True)]
+        # Registers have four lanes of 16 bytes; lane l gets the lth four columns of each half of a row.
+        order = [16 * (i // 4 % (count // 16)) + 4 * (i // (count // 4)) + i % 4 for i in range(count)]
+        parts, wide = [[w.shuffle(x, None, order)] for x in lines], 1
+        while len(parts) > 1:
+            parts = [[part for x, y in zip(*pair, strict=True) for part in _unpacked(w, x, y, wide)]
+                     for pair in zip(parts[::2], parts[1::2], strict=True)]
+            wide *= 2
+        place = w.gep("i8", panel, w.binary("mul", unit, w.const("i64", kind.unit * kind.size * MULTIPLE)))
+        for i, x in enumerate(parts[0]):
+            w.store(x, w.gep("i8", place, w.const("i64", _LINE * i)) if i else place, align=kind.size)
+
+    def block(self, i: Val, begins: Val, panel: Val, c: Val, packing: _Packing, unit: Val) -> Val:
+        """32 x 32 of C, from row `i` on; returns the first unit that is still to be packed, `unit` before.
+
+        `begins`: in the first columns.
+        """
+        w, copy = self.w, self.below(self.copies, self.row, i)
+        places = [w.gep("i32", line, w.const("i64", _ROWS * right)) if right else line
+                  for line in (c, self.below(c, self.ldc, _ROWS)) for right in range(2)]
+        with w.when(self.fresh):
+            for tile in range(4):
+                w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+        with w.when(w.binary("xor", self.fresh, w.const("i1", True))):
+            for tile, place in enumerate(places):
+                _move(w, "tileloadd64", tile, place, self.ldc)
+        line, tiles, in_place = w.const("i64", _LINE), w.const("i64", 2 * _TILE), self.below(self.a, self.lda, i)
+        is_copy = w.binary("and", self.copied, w.binary("xor", begins, w.const("i1", True)))
+        a, lda, step = (w.select(is_copy, x, y) for x, y in ((copy, in_place), (line, self.lda), (tiles, line)))
+        with w.loop(0, w.binary("udiv", self.row, line), carry=[unit]) as loop:
+            along, offset = w.binary("mul", loop.index, step), w.binary("mul", loop.index, tiles)
+            b, copies = w.gep("i8", panel, offset), w.gep("i8", copy, offset)
+            for down, rows in enumerate((a, self.below(a, lda, _ROWS))):
+                _move(w, "tileloadd64", _A[down], w.gep("i8", rows, along), lda)
+                for right in range(2):
+                    if not down:
+                        half = w.gep("i8", b, w.const("i64", _LINE * right))
+                        _move(w, "tileloadd64", _B[right], half, w.const("i64", _PANEL_ROW))
+                    operands = f"i8 {2 * down + right}, i8 {_A[down]}, i8 {_B[right]}"
+                    w.effect(f"call void @llvm.x86.{self.kind.instruction}({operands})")
+            with w.when(w.binary("and", self.copied, begins)):
+                for down in range(2):
+                    _move(w, "tilestored64", _A[down], w.gep("i8", copies, w.const("i64", _TILE * down)), line)
+            stop = w.intrinsic("smin", "i64", w.binary("add", loop.carried[0], packing.each), packing.units)
+            with w.loop(loop.carried[0], stop) as some:
+                self.pack(packing.source, packing.target, some.index)
+            loop.next = [stop]
         for tile, place in enumerate(places):
-            _move(w, "tileloadd64", tile, place, wide)
-    lower = w.gep("i8", a, w.binary("mul", deep, w.const("i64", _ROWS)))
-    with w.loop(0, depth, kind.depth) as loop:
-        k = loop.index
-        for tile, base in zip(_A, (a, lower), strict=True):
-            _move(w, "tileloadd64", tile, w.gep(kind.operand, base, k), deep)
-        groups = w.gep("i8", panel, w.binary("mul", k, w.const("i64", _PANEL_ROW // kind.group)))
-        for half, tile in enumerate(_B):
-            place = w.gep("i8", groups, w.const("i64", _TILE_ROW * half)) if half else groups
-            _move(w, "tileloadd64", tile, place, w.const("i64", _PANEL_ROW))
-        for tile in range(4):
-            w.effect(f"call void @llvm.x86.{kind.instruction}(i8 {tile}, i8 {_A[tile // 2]}, i8 {_B[tile % 2]})")
-    for tile, place in enumerate(places):
-        _move(w, "tilestored64", tile, place, wide)
+            _move(w, "tilestored64", tile, place, self.ldc)
+        return loop.results[0]
+
+
+def _unpacked(w: Writer, x: Val, y: Val, wide: int) -> list[Val]:
+    """Elements of two registers in turns, `wide` at a time: of the lower halves of their lanes, and of the upper."""
+    count = lanes(x.type)
+    lane = count // 4
+    turns = [i // (2 * wide) * wide + i % wide + i // wide % 2 * count for i in range(lane)]
+    return [w.shuffle(x, y, [first + turn for first in range(half, count, lane) for turn in turns])
+            for half in (0, lane // 2)]
 
 
 def _move(w: Writer, how: str, tile: int, place: Val, stride: Val) -> None:
