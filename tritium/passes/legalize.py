@@ -34,7 +34,7 @@ class TargetInfo(NamedTuple):
     lacks   pairs (row name, element type) to expand though the row has an LLVM spelling
     dot     float types a matrix product takes; others are widened to f32 first
     dot_as  {float type of an operand: the one that a matrix product takes both operands in}
-    fits    of what the sizes of a matrix product of types below f32 must be multiples; others are widened, too
+    fits    of what M, K and N of a matrix product of types below f32 must be multiples; others are widened, too
     rare    whether `ops.rare` is lowered to a branch; otherwise both sides are computed
     """
 
@@ -44,7 +44,7 @@ class TargetInfo(NamedTuple):
     lacks: frozenset = frozenset()
     dot: frozenset = frozenset(T.FLOATS)
     dot_as: Mapping = MappingProxyType({})
-    fits: int = 1
+    fits: tuple[int, int, int] = (1, 1, 1)
     rare: bool = False
 
 
@@ -221,13 +221,14 @@ def _dot(target_info, t):
     """Operands that the target's matrix product does not take are widened; so is a narrow accumulator."""
     if any(t.is_float and t.bits == other.bits for other in target_info.dot_as):
         return lambda b, op: _dot_as(target_info.dot_as, b, op)
-    if not t.is_float or t in target_info.dot and (t.bits >= 32 or target_info.fits == 1):
+    if not t.is_float or t in target_info.dot and (t.bits >= 32 or max(target_info.fits) == 1):
         return None
 
     def widened(b, op):
         x, y, acc = op.operands
         sizes = (*T.shape(x.type)[-2:], T.shape(y.type)[-1])
-        if t in target_info.dot and not any(n % target_info.fits for n in sizes) and T.element(op.type) is T.f32:
+        fits = not any(n % unit for n, unit in zip(sizes, target_info.fits, strict=True))
+        if t in target_info.dot and fits and T.element(op.type) is T.f32:
             return None
         made = b.emit(ops.dot, (_wider(b, x), _wider(b, y), _wider(b, acc)), op.attrs)
         return ops.cast(b, made, to=T.element(op.type))

@@ -72,7 +72,8 @@ def test_dot_of_tiles(rt, kind):
     dtype = np.float16 if kind == "f16" else ml_dtypes.bfloat16
     fn = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 6, ctypes.c_void_p, ctypes.c_bool)(
         rt.symbols[dot_amx.SYMBOLS[kind]])
-    sizes = [(32, 32, 32), (64, 32, 96), (32, 96, 64), (128, 64, 256), (96, 160, 1056), (288, 128, 1024)]
+    sizes = [(32, 32, 32), (64, 32, 96), (32, 96, 64), (128, 64, 256), (96, 160, 1056), (288, 128, 1024),
+             (16, 32, 32), (48, 96, 64), (16, 128, 1056), (48, 160, 1056)]
     for (m, n, k), gap, fresh in itertools.product(sizes, (0, 3), (False, True)):
         a, b = (numbers(s, np.float32).astype(dtype) for s in ((m, k + gap), (k, n + gap)))
         c, guard = numbers((m, n + gap), np.float32), 64
@@ -96,7 +97,7 @@ def test_tiles_are_kept_in_the_unit(kind, instruction):
     hottest = max(blocks, key=lambda block: block.count(instruction))
     assert hottest.count(instruction) == hottest.count("tileloadd") == 4
     packing = [block for block in blocks if "vpunpckl" in block and "prefetcht1" in block]
-    assert len(packing) == 2  # before the first panel, and while one is multiplied
+    assert len(packing) == 3  # before the first panel, and while one is multiplied: with 32 rows, and with the last 16
     for block in packing:  # no shuffle takes two instructions of the processor
         assert len(re.findall(r"vpunpck[lh]", block)) == (2 if kind in dot_amx.SYMBOLS else 8), block
         assert not re.search(r"vpermt2[bw]|vpermi2[bw]|vinsert|rsp.*mm", block), block

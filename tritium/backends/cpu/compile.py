@@ -24,14 +24,14 @@ def target_info(cpu: CpuTarget) -> passes.TargetInfo:
     >>> T.f16 in target_info(machines.cpu_target("aarch64")).floats
     True
     """
-    from .library.dot_amx import MULTIPLE, is_amx
+    from .library.dot_amx import MULTIPLES, is_amx
     from .lower import erf, exp
 
     units = {t for t in (T.bf16, T.f16) if is_amx(cpu, str(t))}
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
     return passes.TargetInfo(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
                         rows=exp.NATIVE | erf.NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
-                        dot=WIDE | units, fits=MULTIPLE,
+                        dot=WIDE | units, fits=MULTIPLES,
                         dot_as={t: T.bf16 for t in T.FLOATS if t.bits == 8} if T.bf16 in units else {})
 
 

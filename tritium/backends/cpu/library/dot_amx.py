@@ -2,11 +2,12 @@
 
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
-M, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of 64 bytes: four hold
-32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. A is read in place. The unit needs the ks that make up
-four bytes side by side in B, two floats or four bytes, so 32 columns at a time are packed in that order into `panel`.
-For floats, row p has B[2p, c], B[2p + 1, c] for each column c. While a panel is multiplied the next one is packed, a few
-rows with each step: the tile unit and the shuffles work at the same time.
+M is a multiple of 16, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of 64
+bytes: four hold 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. If 16 rows of C remain, they take two
+tiles. A is read in place. The unit needs the ks that make up four bytes side by side in B, two floats or four bytes, so
+32 columns at a time are packed in that order into `panel`. For floats, row p has B[2p, c], B[2p + 1, c] for each column
+c. While a panel is multiplied the next one is packed, a few rows with each step: the tile unit and the shuffles work at
+the same time.
 
 Rows of A far apart fall into the same sets of the caches. If there are several panels, the first one has the tiles of A
 copied, and the others read the copies.
@@ -19,11 +20,12 @@ from __future__ import annotations
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
 from ...llvm.writer import Val, Writer, lanes, value
-from .dot_signature import PARAMETERS
+from .dot_signature import PARAMETERS, round_down
 
 SYMBOLS = {kind: f"tt.dot.{kind}" for kind in ("bf16", "f16")}  # those that only this unit multiplies
-MULTIPLE = 32  # of all sizes
-_ROWS = 16
+MULTIPLES = (16, 32, 32)  # of M, K and N
+_ROWS, _, _COLUMNS = MULTIPLES
+_BLOCK = 2 * _ROWS  # rows of C that are computed at a time
 _LINE = 64  # bytes of a row of a tile, and of a line of the cache
 _TILE = _ROWS * _LINE  # bytes
 _DISTANT = 2 << 10  # bytes between rows of A from which copies of them pay off
@@ -78,14 +80,14 @@ def panel_columns(m: int) -> int:
     >>> panel_columns(64)
     64
     """
-    return MULTIPLE + -(-m // 2)
+    return _COLUMNS + -(-m // 2)
 
 
 def dot_floats(kind: str) -> str:
     """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
 
-    >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")
-    4
+    >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")  # 32 rows, and 16
+    6
     """
     w = Writer()
     with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
@@ -100,12 +102,12 @@ def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
     >>> w = Writer()
     >>> write_bytes(w, "i8", "tt.dot.i8", "other")
     >>> w.text().count("call void @llvm.x86.tdpbssd(")
-    4
+    6
     """
     with w.function("void", symbol, PARAMETERS) as values:
         _, _, _, m, n, depth, *_, panel, _ = values
         can = w.compare("icmp ne", panel, value("ptr", "null"))
-        for size, multiple in ((m, MULTIPLE), (n, MULTIPLE), (depth, _KINDS[kind].depth)):
+        for size, multiple in ((m, _ROWS), (n, _COLUMNS), (depth, _KINDS[kind].depth)):
             rest = w.binary("urem", size, w.const("i64", multiple))
             can = w.binary("and", can, w.compare("icmp eq", rest, w.const("i64", 0)))
         with w.when(can):
@@ -133,7 +135,7 @@ class _Product:
         self.lda, self.ldb = (w.binary("mul", stride, w.const("i64", kind.size)) for stride in (lda, ldb))
         self.ldc, self.fresh = w.binary("mul", ldc, w.const("i64", 4)), fresh
         self.row = w.binary("mul", depth, w.const("i64", kind.size))  # bytes of a row of A
-        size = w.binary("mul", self.row, w.const("i64", MULTIPLE))
+        size = w.binary("mul", self.row, w.const("i64", _COLUMNS))
         self.panels = panel, w.gep("i8", panel, size)
         self.copies = w.gep("i8", self.panels[1], size)
         distant = w.compare("icmp sge", self.lda, w.const("i64", _DISTANT))
@@ -150,19 +152,21 @@ class _Product:
         w.effect(f"call void @llvm.x86.ldtilecfg({w.string(_CONFIG).typed})")  # each thread has its own
         units = w.binary("udiv", self.depth, w.const("i64", self.kind.unit))
         steps = w.binary("mul", w.binary("udiv", self.row, w.const("i64", _LINE)),
-                         w.binary("udiv", self.m, w.const("i64", MULTIPLE)))
+                         w.binary("udiv", w.binary("add", self.m, w.const("i64", _ROWS)), w.const("i64", _BLOCK)))
         upper = w.binary("sub", w.binary("add", units, steps), one)
         each = w.binary("udiv", upper, w.intrinsic("smax", "i64", steps, one))  # units that a step packs
         with w.loop(0, units) as loop:
             self.pack(self.b, self.panels[0], loop.index)
-        with w.loop(0, self.n, MULTIPLE, carry=[*self.panels]) as columns:
+        even = round_down(w, self.m, _BLOCK)
+        with w.loop(0, self.n, _COLUMNS, carry=[*self.panels]) as columns:
             j, (mine, other) = columns.index, columns.carried
-            begins, after = w.compare("icmp eq", j, zero), w.binary("add", j, w.const("i64", MULTIPLE))
+            begins, after = w.compare("icmp eq", j, zero), w.binary("add", j, w.const("i64", _COLUMNS))
             packing = _Packing(w.gep(self.kind.operand, self.b, after), other, each,
                                w.select(w.compare("icmp slt", after, self.n), units, zero))
-            with w.loop(0, self.m, MULTIPLE, carry=[zero]) as rows:
-                place = w.gep("i32", self.below(self.c, self.ldc, rows.index), j)
-                rows.next = [self.block(rows.index, begins, mine, place, packing, *rows.carried)]
+            with w.loop(0, even, _BLOCK, carry=[zero]) as rows:
+                rows.next = [self.block(2, rows.index, j, begins, mine, packing, *rows.carried)]
+            with w.when(w.compare("icmp ne", even, self.m)):
+                self.block(1, even, j, begins, mine, packing, *rows.results)
             columns.next = [other, mine]
         w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
 
@@ -176,7 +180,7 @@ class _Product:
         w, kind, count = self.w, self.kind, _LINE // self.kind.size
         first = self.below(b, self.ldb, w.binary("mul", unit, w.const("i64", kind.unit)))
         rows = [self.below(first, self.ldb, r) for r in range(kind.unit)]
-        lines = [w.load(f"<{MULTIPLE} x {kind.operand}>", row, align=kind.size) for row in rows]
+        lines = [w.load(f"<{_COLUMNS} x {kind.operand}>", row, align=kind.size) for row in rows]
         for row in rows:
             ahead = w.gep("i8", row, w.const("i64", _LINE))
             w.effect(f"call void @llvm.prefetch.p0({ahead.typed}, i32 0, i32 2, i32 1)")
@@ -189,31 +193,33 @@ class _Product:
             parts = [[part for x, y in zip(*pair, strict=True) for part in _unpacked(w, x, y, wide)]
                      for pair in zip(parts[::2], parts[1::2], strict=True)]
             wide *= 2
-        place = w.gep("i8", panel, w.binary("mul", unit, w.const("i64", kind.unit * kind.size * MULTIPLE)))
+        place = w.gep("i8", panel, w.binary("mul", unit, w.const("i64", kind.unit * kind.size * _COLUMNS)))
         for i, x in enumerate(parts[0]):
             w.store(x, w.gep("i8", place, w.const("i64", _LINE * i)) if i else place, align=kind.size)
 
-    def block(self, i: Val, begins: Val, panel: Val, c: Val, packing: _Packing, unit: Val) -> Val:
-        """32 x 32 of C, from row `i` on; returns the first unit that is still to be packed, `unit` before.
+    def block(self, tall: int, i: Val, j: Val, begins: Val, panel: Val, packing: _Packing, unit: Val) -> Val:
+        """`tall` x 2 tiles of C, from row `i` and column `j` on; returns the first unit that is still to be packed,
+        `unit` before.
 
         `begins`: in the first columns.
         """
         w, copy = self.w, self.below(self.copies, self.row, i)
+        c = w.gep("i32", self.below(self.c, self.ldc, i), j)
         places = [w.gep("i32", line, w.const("i64", _ROWS * right)) if right else line
-                  for line in (c, self.below(c, self.ldc, _ROWS)) for right in range(2)]
+                  for line in (c, self.below(c, self.ldc, _ROWS))[:tall] for right in range(2)]
         with w.when(self.fresh):
-            for tile in range(4):
+            for tile in range(len(places)):
                 w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
         with w.when(w.binary("xor", self.fresh, w.const("i1", True))):
             for tile, place in enumerate(places):
                 _move(w, "tileloadd64", tile, place, self.ldc)
-        line, tiles, in_place = w.const("i64", _LINE), w.const("i64", 2 * _TILE), self.below(self.a, self.lda, i)
+        line, tiles, in_place = w.const("i64", _LINE), w.const("i64", tall * _TILE), self.below(self.a, self.lda, i)
         is_copy = w.binary("and", self.copied, w.binary("xor", begins, w.const("i1", True)))
         a, lda, step = (w.select(is_copy, x, y) for x, y in ((copy, in_place), (line, self.lda), (tiles, line)))
         with w.loop(0, w.binary("udiv", self.row, line), carry=[unit]) as loop:
-            along, offset = w.binary("mul", loop.index, step), w.binary("mul", loop.index, tiles)
-            b, copies = w.gep("i8", panel, offset), w.gep("i8", copy, offset)
-            for down, rows in enumerate((a, self.below(a, lda, _ROWS))):
+            along, copies = w.binary("mul", loop.index, step), self.below(copy, tiles, loop.index)
+            b = self.below(panel, w.const("i64", 2 * _TILE), loop.index)
+            for down, rows in enumerate((a, self.below(a, lda, _ROWS))[:tall]):
                 _move(w, "tileloadd64", _A[down], w.gep("i8", rows, along), lda)
                 for right in range(2):
                     if not down:
@@ -222,7 +228,7 @@ class _Product:
                     operands = f"i8 {2 * down + right}, i8 {_A[down]}, i8 {_B[right]}"
                     w.effect(f"call void @llvm.x86.{self.kind.instruction}({operands})")
             with w.when(w.binary("and", self.copied, begins)):
-                for down in range(2):
+                for down in range(tall):
                     _move(w, "tilestored64", _A[down], w.gep("i8", copies, w.const("i64", _TILE * down)), line)
             stop = w.intrinsic("smin", "i64", w.binary("add", loop.carried[0], packing.each), packing.units)
             with w.loop(loop.carried[0], stop) as some:

@@ -79,12 +79,12 @@ def dot_end(lo: Lowering, dot: Op) -> int | Val | None:
 
 
 def demanded_part(lo: Lowering, dot: Op) -> tuple[int | Val, int | Val]:
-    """The rows and columns of a dot that stores may write; for the tile unit, rounded up to whole tiles."""
+    """The rows and columns of a dot that stores may write; for the tile unit, rounded up to its multiples."""
     masks, shape = lo.store_masks.get(dot, ()), T.shape(dot.type)
     if not masks or len(shape) != 2 or not _are_at_hand(lo, masks):
         return shape[-2], shape[-1]
-    unit = dot_amx.MULTIPLE if dot_amx.is_amx(lo.target, str(T.element(dot.operands[0].type))) else 1
-    rows, columns = (_end(lo, masks, axis, size, unit) for axis, size in enumerate(shape))
+    units = dot_amx.MULTIPLES if dot_amx.is_amx(lo.target, str(T.element(dot.operands[0].type))) else (1, 1, 1)
+    rows, columns = (_end(lo, masks, axis, size, units[2 * axis]) for axis, size in enumerate(shape))
     return rows, columns
 
 
