@@ -99,6 +99,22 @@ def test_transpose():
     check(build, [F, F], [floats(32, 64), np.zeros((64, 32), np.float32)])
 
 
+@pytest.mark.parametrize("shape, rows", [((64, 32), 64), ((32, 64), 48), ((32, 16), 40), ((16, 48), 16), ((8, 24), 24)])
+@pytest.mark.parametrize("t", [T.f32, T.f64, T.f16, T.bf16, T.i8, T.i64, T.i1], ids=str)
+def test_transpose_of_aligned_rows(t, shape, rows):
+    """Squares of many lines where rows are a multiple of them apart, of four elsewhere."""
+    from tritium.ops.meaning import np_dtype
+
+    def build(b, x, y, z, u):
+        v = ops.load(b, b.at(x, 1, rows, shape=shape))
+        other = ops.load(b, b.rows(z, shape))
+        ops.store(b, b.rows(y, shape), v)
+        ops.store(b, b.rows(u, shape), ops.max_(b, v, other))
+
+    x, z = (rng.integers(0, 2 if t is T.i1 else 100, n).astype(np_dtype(t)) for n in (shape[1] * rows, shape))
+    check(build, [T.Ptr(t)] * 4, [x, np.zeros(shape, x.dtype), z, np.zeros(shape, x.dtype)])
+
+
 def test_transposed_store_of_contiguous_load():
     def build(b, x, y):
         ops.store(b, b.at(y, 1, 32, shape=(32, 64)), b.get(x, (32, 64)))

@@ -13,7 +13,7 @@ from .... import ops
 from ....analysis.affine import Affine, Form, Loose, strides_behind
 from ....analysis.arithmetic import ARITHMETIC, is_index, keeps_integers
 from ....ir import types as T
-from ....ir.core import Op, Value, closure
+from ....ir.core import Arg, Op, Value, closure
 from ...llvm.writer import Val
 from .index import Index, power_of_two, source_index
 
@@ -79,7 +79,10 @@ class _Emitted(Affine):
             return Form(self.lo.scalar(x), 0, ())
         if type(x) is Op and x.kind is ops.constant:
             return self.constant(x, x.attrs["value"])
-        return Form(None, self.lo.index_of(self.lo.scalar(x), x.type), ())
+        index = self.lo.index_of(self.lo.scalar(x), x.type)
+        if type(x) is Arg and type(index) is Val:
+            self.lo.divisors[index] = x.attrs.get("divisible", 1)
+        return Form(None, index, ())
 
     def leaf(self, x: Value) -> Form:
         induction = self.lo.inductions.get(x)

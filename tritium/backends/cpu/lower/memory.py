@@ -242,7 +242,7 @@ def _prefetch_rows(lo: Lowering, op: Op, place: Addresses) -> None:
     """Prefetch some rows ahead: the hardware prefetcher does not follow rows far apart."""
     rows = lo.rows_ahead.get(op, _ROWS_AHEAD)
     shape, form, t = T.shape(op.type), form_of(lo, op.pointer), T.element(op.type)
-    along = contiguous(form, shape)
+    along = contiguous(form.strides, shape)
     axes = [axis for axis, n in enumerate(shape) if n > 1 and axis != along]
     stride = usual_stride(lo, form, axes[-1]) if axes else 0
     if rows == 0 or type(stride) is int and abs(stride) * t.bytes <= _NEXT:
@@ -390,16 +390,16 @@ def _native_load(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other:
 def store_order(lo: Lowering, stores: Sequence[Op]) -> tuple[int, ...] | None:
     """The loop order of the axes: the axis along which the first store is contiguous is innermost."""
     shape = T.shape(stores[0].operands[0].type)
-    axis = contiguous(form_of(lo, stores[0].operands[0]), shape)
+    axis = contiguous(form_of(lo, stores[0].operands[0]).strides, shape)
     last = len(shape) - 1
     if axis is None or axis == last or shape[axis] < 4:
         return None
     return (*[a for a in range(last + 1) if a != axis], axis)
 
 
-def contiguous(form: Form, shape: Sequence[int]) -> int | None:
-    """The last axis with stride 1 in pointers of this form; None if there is none."""
-    axes = [a for a, s in enumerate(form.strides) if type(s) is int and s == 1 and shape[a] > 1]
+def contiguous(strides: Sequence[Any], shape: Sequence[int]) -> int | None:
+    """The last axis with stride 1; None if there is none."""
+    axes = [a for a, s in enumerate(strides) if type(s) is int and s == 1 and shape[a] > 1]
     return axes[-1] if axes else None
 
 
