@@ -243,5 +243,44 @@ def test_residues_at_which_accesses_meet(row, width, first):
     assert (period, more) == ((4 * abs(row), 8 * width - 2) if abs(row) >= 2 * width else (0, 0))
 
 
+def test_the_period_holds_in_launches_of_many_programs():
+    """Halves of rows of 32: one program reaches two of 128 rows, and so would be kept apart by whole matrices too."""
+    module = parse_module("""kernel @halves(%x: ptr<f32>, %y: ptr<f32>) {launch_checks=True} {
+      %p = program_id {axis=0} : i32
+      %n = constant {value=64, type=i32} : i32
+      %start = mul %p, %n : i32
+      %s = splat %start {shape=(64)} : tile<64xi32>
+      %r = arange {start=0, end=64} : tile<64xi32>
+      %i = add %s, %r : tile<64xi32>
+      %c16 = constant {value=16, type=i32} : i32
+      %c32 = constant {value=32, type=i32} : i32
+      %c128 = constant {value=128, type=i32} : i32
+      %c2048 = constant {value=2048, type=i32} : i32
+      %c4096 = constant {value=4096, type=i32} : i32
+      %k16 = splat %c16 {shape=(64)} : tile<64xi32>
+      %k32 = splat %c32 {shape=(64)} : tile<64xi32>
+      %k128 = splat %c128 {shape=(64)} : tile<64xi32>
+      %k2048 = splat %c2048 {shape=(64)} : tile<64xi32>
+      %k4096 = splat %c4096 {shape=(64)} : tile<64xi32>
+      %column = rem %i, %k16 : tile<64xi32>
+      %line = div %i, %k16 : tile<64xi32>
+      %row = rem %line, %k128 : tile<64xi32>
+      %matrix = div %i, %k2048 : tile<64xi32>
+      %a = mul %row, %k32 : tile<64xi32>
+      %b = mul %matrix, %k4096 : tile<64xi32>
+      %ab = add %a, %b : tile<64xi32>
+      %o = add %ab, %column : tile<64xi32>
+      %xs = splat %x {shape=(64)} : tile<64xptr<f32>>
+      %ys = splat %y {shape=(64)} : tile<64xptr<f32>>
+      %xp = addptr %xs, %o : tile<64xptr<f32>>
+      %yp = addptr %ys, %o : tile<64xptr<f32>>
+      %v = load %xp : tile<64xf32>
+      store %yp, %v
+    }""")
+    accesses = [op for op in walk(module.body) if op.kind in (ops.load, ops.store)]
+    pair = AliasAnalysis(module).pair(*accesses, False)
+    assert residues(pair, lambda rows: bounds(rows, {}, (1024, 1, 1)))[0] == 4 * 32
+
+
 def test_a_row_length_that_is_an_argument_is_no_period():
     assert pair_of("by_rows", "moved", "all").period == ()

@@ -31,6 +31,7 @@ MOST_PAIRS = 64  # of a kernel: more would make its launches slow
 _UNBOUNDED = 1 << 31  # bytes; larger extents count as unbounded
 _NOWHERE = (("constant", "i64", 0),)  # rows of an offset that is 0
 _SIZE, _GRID = 64, (1, 1, 1)  # a typical argument and launch, for which extents must be bounded
+_GRIDS = (4096,) * 3  # a launch of many programs
 
 
 class AliasAnalysis:
@@ -144,7 +145,8 @@ class AliasAnalysis:
 
     def period(self, p, q, sizes):
         """A row length modulo which the accesses may be disjoint, and the extent of each from the beginning of a row;
-        () if there is none. Of several lengths, the one that leaves the most distances disjoint."""
+        () if there is none. Of several lengths, the one that leaves the most distances disjoint, in launches of many
+        programs if there is one."""
         x, y = self.offset_of(p), self.offset_of(q)
         found = []
         for length in {abs(term.scale) for s in (x, y) for term in s.terms.values()}:
@@ -153,8 +155,8 @@ class AliasAnalysis:
             view = tuple(s.rows({key for key, term in s.terms.items() if term.scale % length == 0}) for s in (x, y))
             reach = _reach(sizes, view)
             if reach < length - 1:
-                found.append((reach / length, length, view))
-        return (min(found)[1], *min(found)[2]) if found else ()
+                found.append((_reach(sizes, view, _GRIDS) >= length - 1, reach / length, length, view))
+        return (min(found)[2], *min(found)[3]) if found else ()
 
     def varying(self, loop):
         """The values that may vary with the iteration.
@@ -166,10 +168,10 @@ class AliasAnalysis:
         return {x for op in within for x in (op, *(arg for region in op.regions for arg in region.args))}
 
 
-def _reach(sizes, view):
+def _reach(sizes, view, grid=_GRID):
     """The number of dependence distances of a view, in a launch with typical arguments."""
     usual = {k: _SIZE for rows in view for k in arguments_of(rows)}
-    least, most = dependence_distances(Pair(0, 1, sizes, None, (view,)), lambda rows: bounds(rows, usual, _GRID))
+    least, most = dependence_distances(Pair(0, 1, sizes, None, (view,)), lambda rows: bounds(rows, usual, grid))
     return most - least
 
 
