@@ -252,7 +252,7 @@ class Buffering:
         keep = x in self.required or (bits & (bits - 1) or self.looped.get(x, 0)) and self.heavy(op) \
             and not _taken_apart(op)  # its terms are buffered instead
         deadline = self.deadline(op, bits, self.moved.get(x, 0)) if op.kind is ops.load else None
-        if not keep and deadline is None:
+        if not keep and (deadline is None or bits < deadline << 1):  # all loops that use it come before the deadline
             return bits
         self.kept.add(x)
         first = bits & -bits
