@@ -342,6 +342,10 @@ def test_bound_grids(bound):
     bound[(1,)](x, 5, BLOCK=64)
     assert bound[lambda meta: metas.append(meta) or (1, 2, 3)](x, 5, BLOCK=64) is bound
     assert metas == [{"x": x, "n": 5, "BLOCK": 64, "eps": 0.5}]
+    metas[0].clear()  # a grid's dict is its own
+    assert bound[lambda meta: metas.append(meta) or (1,)](x, 7, BLOCK=64) is bound
+    assert metas[1] == {"x": x, "n": 7, "BLOCK": 64, "eps": 0.5}
+    assert bound.records[1].kept[3:5] == (("x", "n", None), {"x": None, "n": None, "BLOCK": 64, "eps": 0.5})
     assert bound[lambda meta: [1, 1]](x, 5, BLOCK=64) is bound and bound[1](x, 5, BLOCK=64) is bound
     assert bound[[1]](x, 5, BLOCK=64) is bound and bound[lambda meta: 1](x, 5, BLOCK=64) is bound
     assert bound[lambda meta: [1.5]](x, 5, BLOCK=64) == "asked"  # Python is given what the function returned

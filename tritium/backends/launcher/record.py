@@ -232,7 +232,11 @@ def record(run: int, entry: int, extra: int, guards: Sequence[Guard], owner: Any
         kinds = shared(tuple([kind_of(guard) for guard in guards]))
     except Exception:  # a dtype without a hash
         kinds = None
-    kept = (owner, keywords, result, names, {} if defaults is None else dict(defaults), way, kinds)
+    # A grid's dict begins as a copy of one with all keys. Constants are in it, other arguments replace what is there.
+    known = [guard.a if guard.code in _EQUAL else None for guard in guards]
+    told = {**(defaults or {}), **{name: x for name, x in zip(names, known, strict=False) if name is not None}}
+    names = tuple([None if x is not None else name for name, x in zip(names, known, strict=False)])
+    kept = (owner, keywords, result, names, told, way, kinds)
     rows = [ROW.ctype(CODES[guard.code], guard.flags, place, i, guard.device, _operand(guard), id(guard.b))
             for i, (guard, place) in enumerate(zip(guards, places, strict=True))]
     rows.sort(key=lambda row: row.code in _COSTLY)  # a tensor is asked several things: what tells sooner comes first
@@ -259,6 +263,7 @@ def _operand(guard: Guard) -> int:
     return id(guard.a) if guard.a is not None or guard.code == "SAME" else 0
 
 
+_EQUAL = frozenset(("SAME", "EQUAL"))
 _SLOTLESS = frozenset(("SKIP", "SAME", "EQUAL", "BITS", "KIND", "DTYPE"))
 _COSTLY = frozenset(CODES[name] for name in ("TENSOR", "NDARRAY", "DTYPE"))
 
