@@ -16,7 +16,7 @@ from ..named_tuples import NamedTuple
 from .affine import Form, is_uniform
 from .views import axes_behind
 
-__all__ = ["Growth", "Test"]
+__all__ = ["Growth", "Test", "axis_behind"]
 
 
 class Test(NamedTuple):
@@ -64,7 +64,7 @@ class Growth:
         if total is None:
             return None
         for loose in form.loose:
-            inner = _axis_behind(loose.path, axis, len(form.strides))
+            inner = axis_behind(loose.path, axis, len(form.strides))
             by = None if inner is None else self.quotient(loose.value, inner, path + loose.path)
             scale = self.number(loose.scale) if by else 0
             if by is None or scale is None:
@@ -95,7 +95,7 @@ class Growth:
         return int(counts)
 
 
-def _axis_behind(path: tuple, axis: int, rank: int) -> int | None:
+def axis_behind(path: tuple, axis: int, rank: int) -> int | None:
     """The axis behind some views that is an axis in front of them; -1 if there is none, None if it is not known."""
     axes: Any = tuple([a == axis for a in range(rank)])
     for op in path:

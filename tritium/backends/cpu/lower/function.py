@@ -145,6 +145,7 @@ class Lowering(Emitter):
         self.runs: Mapping[Value, tuple[uniform_quotients.Fact, int]] = {}
         self.run_start: Val | None = None  # where the run begins that all these chunks are parts of
         self.run_end: Val | None = None  # where chunks end, though they have more lanes
+        self.by_lane = False  # whether chunks are accessed by masks of lanes, and not tested for being inside
         self.bytes_ahead = 0  # by which rows of the open loop are prefetched; 0 if they are not
         self.assumed = frozenset()  # masks known to be true everywhere
         self.denied = frozenset()  # masks known to be false in the open branch
@@ -278,6 +279,13 @@ class Lowering(Emitter):
         self.pending, self._fills = {x: y for x, y in self.pending.items() if not self._is_computable(x)}, {}
         yield
         self.pending, self._fills = outer
+
+    @contextmanager
+    def by_lanes(self) -> Iterator[None]:
+        """While open, masks of chunks are computed lane by lane."""
+        self.by_lane = True
+        yield
+        self.by_lane = False
 
     def _is_computable(self, x: Value) -> bool:
         """Whether a tile is a function of scalars and indices."""

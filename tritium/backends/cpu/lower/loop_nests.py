@@ -108,7 +108,8 @@ def _fill(lo: Lowering, pairs: Sequence[tuple[Value, Buffer]]) -> None:
         return
     in_lines = lines.of_load(lo, pairs[0][0]) if len(pairs) == 1 and axis is None else None
     if in_lines is not None:
-        in_lines.fill(*pairs[0])
+        (x, buffer), dot = pairs[0], lo.scope.dots.get(pairs[0][0])
+        in_lines.fill(x, buffer, views.dot_end(lo, dot) if dot is not None and dot.operands[1] is x else None)
         return
     load = runs.source(lo, pairs[0][0]) if len(pairs) == 1 and axis is None else None
     straight = load if load is not None and transpose.masks_in_place(lo, pairs[0][0]) else None

@@ -128,7 +128,7 @@ def _terms(lo: Lowering, form: Form, idx: Index,
         if type(stride) is int:
             fixed = plus(fixed, [stride * o for o in lane.offsets])
         else:
-            all_lanes = _times(lo, lo.w.lanes_of("i64", lane.offsets), stride)
+            all_lanes = times(lo, lo.w.lanes_of("i64", lane.offsets), stride)
             vectors.append(Offsets(all_lanes, [lane], functools.partial(_along, lo, lane, stride)))
     for loose in form.loose:
         at = loose_index(lo, loose, idx)
@@ -148,7 +148,7 @@ def _terms(lo: Lowering, form: Form, idx: Index,
             continue
         x = lo.index_of(lo.ev(loose.value, at), T.element(loose.value.type))
         if type(x) is Val and lanes(x.type) > 1:
-            vectors.append(Offsets(_times(lo, x, loose.scale), [lane for _, lane in at if lane is not None],
+            vectors.append(Offsets(times(lo, x, loose.scale), [lane for _, lane in at if lane is not None],
                                    functools.partial(_picked, lo, x, loose.scale)))
         else:
             terms.append(lo.mul(x, loose.scale))
@@ -193,7 +193,8 @@ def _wrapped(lo: Lowering, loose: Loose, at: Index) -> tuple[Val, Val] | None:
     return place, w.binary("and", inside, once)
 
 
-def _times(lo: Lowering, x: Val, by: int | Val) -> Val:
+def times(lo: Lowering, x: Val, by: int | Val) -> Val:
+    """A vector of i64 times a scalar."""
     if type(by) is int and by == 1:
         return x
     return lo.w.binary("mul", x, lo.widen(lo.const(by), lanes(x.type)))
@@ -316,7 +317,8 @@ def _masked_load(lo: Lowering, op: Op, place: Addresses, mask: Mask, other: Val,
             some = lo.w.compare("icmp ne", mask.bits(lo), lo.const(0))
             x, = lo.either(some, lambda: [_read(lo, place, t)], lambda: [lo.w.const(memory_type(t), 0)])
             return lo.w.select(mask.lanes(lo), lo.widen(x, n), other)
-    if lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None and mask.each is not None:
+    if lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None \
+            and (lo.by_lane or mask.each is not None):
         with lo.at(level):
             return _native_load(lo, place, t, mask, other)
     full = lo.w.all_of(mask.all_lanes(lo), place.unbroken)
@@ -437,7 +439,7 @@ def _store(lo: Lowering, op: Op, place: Addresses, mask: Mask | None, x: Val, id
             _store_all(lo, place, t, x)
         return
     native = mask is not None and lo.target.simd == "avx512" and place.kind == "contiguous" and place.unbroken is None \
-        and mask.each is not None
+        and (lo.by_lane or mask.each is not None)
     mask = mask or Mask(n)
     if place.kind == "uniform":
         _store_some(lo, place, t, mask, x)

@@ -16,6 +16,7 @@ from .... import ops
 from ....analysis.affine import Form, Loose, strides_behind
 from ....ir import types as T
 from ....ir.core import Op, Value
+from ....passes.simplify import number
 from ...llvm.writer import Val, lanes
 from ..fuse.affine import form_of, loose_index
 from ..fuse.index import Index, iota, source_index, width_of
@@ -115,8 +116,10 @@ class Mask:
             if limit is not None:
                 left = w.intrinsic("smax", "i64", lo.const(lo.sub(limit, self.base)), lo.const(0))
                 left = w.cast("trunc", w.intrinsic("smin", "i64", left, lo.const(n)), "i32")
+                if limit is self.high and self.condition is not None:
+                    left = w.select(self.condition, left, w.const("i32", 0))
                 total = w.all_of(total, w.compare(test, places, lo.widen(left, n)))
-        return w.all_of(total, None if self.condition is None else lo.widen(self.condition, n))
+        return w.all_of(total, None if self.condition is None or self.high is not None else lo.widen(self.condition, n))
 
     def pinned(self, lo: Lowering):
         """The same mask, pinned: code that uses it stays in the innermost level."""
@@ -135,7 +138,7 @@ def mask_of(lo: Lowering, m: Value | None, idx: Index, ends: bool = False) -> Ma
     mask = Mask(width_of(idx))
     if ends and lo.run_end is not None and mask.n > 1:
         mask.base, mask.high = next(base for base, lane in idx if lane is not None), lo.run_end
-    if m is not None and m not in lo.assumed:
+    if m is not None:
         _restrict(lo, mask, m, idx)
     return mask if mask.in_lanes or mask.condition is not None else None
 
@@ -149,23 +152,63 @@ def _is_view(m: Value) -> TypeGuard[Op]:
 
 
 def _restrict(lo: Lowering, mask: Mask, m: Value, idx: Index) -> None:
-    while type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
+    while m not in lo.assumed and type(m.type) is T.Tile and _is_view(m) and m not in lo.buffers:
         idx = source_index(lo, m, idx)
         m = m.operands[0]
+    if m in lo.assumed:
+        return
     if type(m) is Op and type(m.type) is T.Tile and m not in lo.buffers:
+        if m.kind is ops.and_ and lo.by_lane:
+            _restrict_by_lane(lo, mask, m, idx)
+            return
         if m.kind is ops.and_:
             for x in m.operands:
                 _restrict(lo, mask, x, idx)
             return
-        if m.kind in _COMPARE and _bound(lo, mask, m, idx):
+        if m.kind in _COMPARE and not lo.by_lane and _bound(lo, mask, m, idx):
             return
     if lo.run_start is not None and m in lo.buffers and _is_steady(lo, m, idx):
-        idx = tuple([(base, None) for base, _ in idx])
-    x = lo.ev(m, idx)
+        idx = tuple([(base if lane is None else lo.run_start, None) for base, lane in idx])
+    _add(lo, mask, lo.ev(m, idx))
+
+
+def _restrict_by_lane(lo: Lowering, mask: Mask, m: Op, idx: Index) -> None:
+    """Add a conjunction. A window, 0 <= x < n, is one comparison without signs: nothing is in it if n is negative.
+    Windows of lanes come last: the first one is empty where a condition is false."""
+    def terms(x: Value) -> list[Value]:
+        joined = type(x) is Op and x.kind is ops.and_ and x not in lo.buffers and x not in lo.assumed
+        return [z for y in x.operands for z in terms(y)] if joined else [x]
+
+    found = terms(m)
+    begins = {x: x.operands[0] for x in found if _compares(lo, x, ops.ge) and number(x.operands[1]) == 0}
+    ends = {x: x.operands[0] for x in found if _compares(lo, x, ops.lt) and x.operands[0] in begins.values()}
+    for x in found:
+        if x not in ends and begins.get(x) not in ends.values():
+            _restrict(lo, mask, x, idx)
+    windows = [[lo.ev(y, idx) for y in x.operands] for x in ends]
+    for at, n in sorted(windows, key=lambda window: lanes(window[0].type)):
+        n = lo.w.intrinsic("smax", n.type, n, lo.w.const(n.type, 0))
+        if mask.condition is not None and lanes(at.type) > lanes(n.type):
+            n, mask.condition = lo.w.select(mask.condition, n, lo.w.const(n.type, 0)), None
+        _add(lo, mask, lo.w.compare("icmp ult", *lo.spread((at, n))))
+
+
+def _compares(lo: Lowering, x: Value, kind: Any) -> TypeGuard[Op]:
+    """Whether a term of a mask is a comparison of signed integers."""
+    if type(x) is not Op or x.kind is not kind or x in lo.buffers or x in lo.assumed:
+        return False
+    t = T.element(x.operands[0].type)
+    return type(t) is T.Scalar and t.signed
+
+
+def _add(lo: Lowering, mask: Mask, x: Val) -> None:
+    """Add a condition, of all lanes or of each. Those outside the loop in which lanes end are tested there."""
     if x == "true":
         return
     if lanes(x.type) > 1:
         mask.each = lo.w.all_of(mask.each, x)
+    elif lo.by_lane and mask.high is not None and x.level <= getattr(mask.base, "level", 0):
+        mask.high = lo.w.select(x, lo.const(mask.high), lo.const(0))
     else:
         mask.condition = lo.w.all_of(mask.condition, x)
 
@@ -297,6 +340,11 @@ def split_along(lo: Lowering, m: Value, axis: int) -> tuple[int | Val | None, li
     other terms of the mask): `m` is true where all of these are, up to the end."""
     (end, *_), others = split_off(lo, m, (axis,))
     return end, others
+
+
+def terms_along(lo: Lowering, m: Value, axis: int) -> set[Value]:
+    """The terms of mask `m` that are true up to an index along an axis, whatever the other indices are."""
+    return {term for term, _ in _terms(m)} - {*split_along(lo, m, axis)[1]}
 
 
 def split_off(lo: Lowering, m: Value, axes: Sequence[int]) -> tuple[list[int | Val | None], list[Value]]:
