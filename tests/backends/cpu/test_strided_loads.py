@@ -5,6 +5,7 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.cpu.kernels import guarded
 
 
 @triton.jit(do_not_specialize=["stride", "step"])
@@ -53,3 +54,22 @@ def test_lanes_at_one_address_are_one_load():
     x = np.zeros(1, np.float32)
     text = gathered.warmup(x, x, 64, 0, 500, 64, grid=(1,)).asm["llir"]
     assert "icmp ule i64" in text and "llvm.masked.gather" in text
+
+
+@triton.jit
+def picked(x_ptr, index_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = tl.load(index_ptr + i)
+    tl.store(out_ptr + i, tl.load(x_ptr + at, mask=(at >= 0) & (at < n), other=-7))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "i4", "i8"])
+@pytest.mark.parametrize("n", [0, 1, 50])
+@pytest.mark.parametrize("size", [16, 128])
+def test_elements_outside_of_a_mask_are_not_touched(dtype, n, size):
+    x, rng = guarded(np.arange(50).astype(dtype)), np.random.default_rng(n)
+    index, out = rng.integers(-30, 3000, size).astype(np.int32), np.zeros(size, dtype)
+    index[::3] %= 50
+    picked[1,](x, index, out, n, size)
+    inside = (index >= 0) & (index < n)
+    np.testing.assert_array_equal(out, np.where(inside, x[np.where(inside, index, 0)], -7))

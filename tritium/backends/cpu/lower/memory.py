@@ -339,6 +339,8 @@ def _load_some(lo: Lowering, place: Addresses, t: T.Scalar, mask: Mask, other: V
         inside = mask.pinned(lo).lanes(lo)
         x = small_strides.load(lo, place.pointer, place.near, memory_type(t), t.bytes, mask=inside)
         return lo.w.select(inside, x, other)
+    if t.bytes >= 4 and lo.target.simd == "avx512" and "prefer-no-gather" not in lo.target.features:
+        return intrinsics.masked_gather(lo, place.listed(), mask.pinned(lo).lanes(lo), other)
     chunk = _move_some(lo, place, t, mask, other, reads=True, partial=True)
     return lo.w.load(other.type, chunk, t.bytes)
 
