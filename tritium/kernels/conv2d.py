@@ -82,17 +82,17 @@ def conv_kernel(x_ptr, weight_ptr, out_ptr, IMAGES, C, H, W, OUT_C, OUT_H, OUT_W
 
 
 def usual_blocks(positions: int, plane: int, channels: int, threads: int | None) -> tuple[int, int, int]:
-    """Positions, output channels and terms of a tile. The `threads` of a CPU, of which a GPU has none, gather the input
-    again for each tile of channels: where two large tiles are left for each thread, they take all of 64 channels, and
-    more positions if planes have several tiles.
+    """Positions, output channels and terms of a tile. The `threads` of a CPU, of which a GPU has none, copy the input
+    again for each tile of channels: where two large tiles are left for each thread, they take all of 64 channels and
+    more terms at once, or more positions of fewer channels if planes have several tiles.
 
     >>> usual_blocks(392, 49, 64, 2), usual_blocks(6272, 3136, 32, 2), usual_blocks(6272, 3136, 32, 64)
-    ((64, 64, 32), (128, 32, 32), (64, 32, 32))
+    ((64, 64, 64), (128, 32, 32), (64, 32, 32))
     """
-    rows, columns = 128 if plane >= 1024 else 64, 64 if channels > 32 else 32
-    if threads is None or triton.cdiv(positions, rows) * triton.cdiv(channels, columns) < 2 * threads:
+    blocks = (64, 64, 64) if channels > 32 else (128 if plane >= 1024 else 64, 32, 32)
+    if threads is None or triton.cdiv(positions, blocks[0]) * triton.cdiv(channels, blocks[1]) < 2 * threads:
         return 64, 32, 32
-    return rows, columns, 32
+    return blocks
 
 
 def conv2d(x, weight, step: int = 1, pad: int = 0, blocks=None):
