@@ -1,0 +1,974 @@
+"""Kernels of libraries for serving, state-space models and quantization, for `by_kernel.py`: Llama-3-8B's sizes.
+
+    PYTHONPATH=folder_of_the_libraries python benchmarks/by_kernel.py benchmarks/serving_operators.py
+
+The folder has the Python files of vllm, sglang, mamba-ssm, unsloth, gemlite, torchao, sageattention,
+cut-cross-entropy, lightllm and lmdeploy, as their wheels have them; what an installed version lacks is left out. Their
+compiled parts and what they depend on need not be there: a module of theirs runs if it has a kernel or is in `RUNS`,
+and stand-ins take the place of all others. `OPERATORS=vllm,rope` chooses by parts of names, `DEVICE=cpu` takes small
+sizes to try the program where no GPU is, `python benchmarks/serving_operators.py` calls each case once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import math
+import operator
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+import torch
+
+DEVICE = os.environ.get("DEVICE", "cuda")
+LIBRARIES = ("vllm", "sglang", "mamba_ssm", "unsloth", "torchao", "sageattention", "lightllm", "lmdeploy")
+ALWAYS = ("transformers", "unsloth_zoo", "bitsandbytes", "causal_conv1d", "causal_conv1d_cuda", "sgl_kernel", "tqdm")
+RUNS = (  # modules without kernels that those with kernels need
+    r"sglang\.kernels\.ops\.(attention\.score_mod|quantization\.fp8_utils)", r"mamba_ssm\.utils\.(determinism|torch)",
+    r"vllm\.envs", r"vllm\.model_executor\.determinism\.batch_invariant_configs",
+    r"vllm\.model_executor\.warmup\.jit_warmup(_triton_helper)?", r"vllm\.lora\.ops\.triton_ops\.utils",
+    r"unsloth\.kernels\.(indexing|triton_launch)", r"lmdeploy\.pytorch\.kernels\.cuda\.utils",
+)  # fmt: skip
+
+
+class Anything:
+    """Stands in for a class, a function or a value that no kernel needs: a call, an attribute, an item is another."""
+
+    def __init__(self, *args: Any, **known: Any) -> None:
+        self.__dict__.update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return args[0] if len(args) == 1 and callable(args[0]) and not options else Anything()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __mro_entries__(self, bases: tuple) -> tuple:
+        return ()
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    def __lt__(self, other: Any) -> bool:
+        return False
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    __ror__ = __or__
+    __gt__ = __le__ = __ge__ = __lt__
+
+
+class StandIn(types.ModuleType):
+    """A module that has any attribute, those of `KNOWN` first."""
+
+    __version__ = "0"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in KNOWN.get(self.__name__, {}):
+            return KNOWN[self.__name__][name]
+        below = f"{self.__name__}.{name}"
+        return importlib.import_module(below) if PathFinder.find_spec(below, self.__path__) else Anything()
+
+
+class Libraries:
+    """Finds modules of `LIBRARIES`: those with kernels as they are, stand-ins for the rest and for what is absent."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        top = name.partition(".")[0]
+        found = PathFinder.find_spec(name, path)
+        if top in LIBRARIES:
+            if found is None and path is None:
+                return None  # not installed
+        elif top in ALWAYS:
+            found = None
+        else:
+            return None
+        if found and found.origin and name not in KNOWN and re.fullmatch(r".*\.py", found.origin):
+            if "triton.jit" in Path(found.origin).read_text() or any(re.fullmatch(run, name) for run in RUNS):
+                return found
+        spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        spec.submodule_search_locations = list(found.submodule_search_locations or []) if found else []
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return StandIn(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+def known() -> dict[str, dict[str, Any]]:
+    """What stand-ins need to have: answers as for an H200, of the kind that avoid compiled code."""
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    yes, no, up, nearest = (lambda *xs: True), (lambda *xs: False), (lambda a, b: -(-a // b)), triton.next_power_of_2
+    units = lambda *xs: torch.cuda.get_device_properties(0).multi_processor_count
+    device, range_of_fp8 = (lambda *xs: "NVIDIA_H200"), torch.finfo(FP8)
+    refused = ("is_cuda", "is_cuda_alike", "is_rocm", "is_xpu", "is_cpu", "is_tpu", "is_out_of_tree", "is_fp8_fnuz",
+               "is_arch_support_pdl", "is_device_capability_family", "is_device_capability")  # fmt: skip
+    platform = Anything(**dict.fromkeys(refused, no), fp8_dtype=lambda: FP8, get_device_name=device,
+                        num_compute_units=units, has_device_capability=yes, current_device=lambda: 0)  # fmt: skip
+    sglang_utils = {
+        **dict.fromkeys(("is_hip", "is_cpu", "is_npu", "is_xpu", "is_musa", "is_gfx95_supported", "get_bool_env_var",
+                         "is_gfx1250_supported", "is_arch_support_pdl"), no),
+        **dict.fromkeys(("is_cuda", "is_sm90_supported", "is_hopper_or_above"), yes),
+        "get_device_name": lambda *xs: "NVIDIA H200", "get_device_core_count": units, "next_power_of_2": nearest,
+        "ceil_div": up, "ceil_align": lambda a, b: up(a, b) * b, "get_device_sm": lambda: 90,
+    }  # fmt: skip
+    to_device = lambda data, device=None, dtype=None: torch.tensor(data, device=device, dtype=dtype)
+    numbers = lambda text: tuple(map(int, re.findall(r"\d+", str(text))[:3]))
+    cache_modes = types.SimpleNamespace(NONE=0, FP8_PER_TENSOR=1, INT8_PER_TOKEN_HEAD=2, FP8_PER_TOKEN_HEAD=3,
+                                        INT4_PER_TOKEN_HEAD=4)  # fmt: skip
+    policies = types.SimpleNamespace(NONE=0, INT4=4, INT8=8, FP8=16, FP8_E5M2=17, TURBO_QUANT=42)
+    vllm_quantization = "vllm.model_executor.layers.quantization.utils."
+    return {
+        "vllm.triton_utils": {"triton": triton, "tl": tl, "tldevice": libdevice, "HAS_TRITON": True,
+                              "LOG2E": math.log2(math.e), "LOGE2": math.log(2), "use_tensor_descriptor": no},
+        "vllm.platforms": {"current_platform": platform},
+        "vllm.v1.kv_cache_interface": {"KVQuantMode": cache_modes, "is_quantized_kv_cache": no},
+        "vllm.v1.attention.backends.utils": {"NULL_BLOCK_ID": 0, "PAD_SLOT_ID": -1},
+        "vllm.utils.math_utils": {"next_power_of_2": nearest, "RCP_LN2": math.log2(math.e), "cdiv": up},
+        "vllm.utils.platform_utils": {"num_compute_units": units, "get_device_name_as_file_name": device},
+        "vllm.utils.torch_utils": {"is_torch_equal_or_newer": yes, "async_tensor_h2d": to_device},
+        "vllm.utils.deep_gemm": {"is_deep_gemm_e8m0_used": no},
+        vllm_quantization + "quant_utils": {"get_fp8_min_max": lambda: (range_of_fp8.min, range_of_fp8.max)},
+        vllm_quantization + "mxfp4_utils": {},
+        vllm_quantization + "nvfp4_emulation_utils": {},
+        "sglang.srt.utils": sglang_utils,
+        "sglang.srt.utils.common": sglang_utils,
+        "unsloth.device_type": {"DEVICE_TYPE": "cuda", "DEVICE_TYPE_TORCH": "cuda", "DEVICE_COUNT": 1, "is_hip": no},
+        "unsloth_zoo.utils": {"Version": numbers},
+        "torchao.float8.config": {"e4m3_dtype": FP8},
+        "lmdeploy.messages": {"QuantPolicy": policies},
+    }  # fmt: skip
+
+
+KNOWN: dict[str, dict[str, Any]] = {}
+
+
+def of(path: str) -> Any:
+    """module:attribute"""
+    module, name = path.split(":")
+    return operator.attrgetter(name)(importlib.import_module(module))
+
+
+Build = Callable[[], Callable[[], object]]  # makes the arguments, gives the call
+
+
+def pick(real: int, small: int) -> int:
+    return small if DEVICE == "cpu" else real
+
+
+HIDDEN, INNER, WORDS = pick(4096, 128), pick(14336, 256), pick(128256, 1000)
+HEADS, KV_HEADS, SIZE = pick(32, 4), pick(8, 2), pick(128, 64)
+BATCH, CONTEXT = pick(32, 2), pick(4096, 64)  # decode: requests and their length
+PROMPT = pick(2048, 48)  # prefill: 4 of this length
+TOKENS = 4 * PROMPT
+FP8 = torch.float8_e4m3fn
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.randn(*shape, device=DEVICE, dtype=dtype)
+
+
+def single(*shape: int) -> torch.Tensor:
+    return normal(*shape, dtype=torch.float32)
+
+
+def half(*shape: int) -> torch.Tensor:
+    return normal(*shape, dtype=torch.float16)
+
+
+def positive(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, device=DEVICE) * 0.01 + 0.001
+
+
+def integers(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.randint(low, high, shape, device=DEVICE, dtype=dtype)
+
+
+def rows(tokens: int = 4 * PROMPT) -> torch.Tensor:
+    return normal(tokens, HIDDEN)
+
+
+def four_bits(columns: int, dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Weights of HIDDEN rows, 8 in a word, and their scales and zeros in groups of 128, as AWQ has them."""
+    scales = normal(HIDDEN // 128, columns, dtype=dtype)
+    return bits(HIDDEN, columns // 8), scales, bits(HIDDEN // 128, columns // 8)
+
+
+def bits(*shape: int) -> torch.Tensor:
+    return integers(-(2**31), 2**31 - 1, *shape)
+
+
+def bytes8(*shape: int) -> torch.Tensor:
+    return integers(-127, 128, *shape, dtype=torch.int8)
+
+
+def fp8(*shape: int) -> torch.Tensor:
+    return normal(*shape).to(FP8)
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(*shape, device=DEVICE, dtype=dtype)
+
+
+def count(*numbers: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.tensor(numbers, device=DEVICE, dtype=dtype)
+
+
+def full(value: float, *shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.full(shape, value, device=DEVICE, dtype=dtype)
+
+
+def steps(parts: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    """Where each of `parts` of `length` starts, and where the last one ends."""
+    return torch.arange(parts + 1, device=DEVICE, dtype=dtype) * length
+
+
+def pages(requests: int, length: int, page: int) -> torch.Tensor:
+    """A table of pages: requests x pages of each, in any order."""
+    each = -(-length // page)
+    return torch.randperm(requests * each, device=DEVICE, dtype=torch.int32).view(requests, each)
+
+
+def call(path: str, make: Callable[[], Sequence[Any]], **options: Any) -> Build:
+    """The function at `path`, called with what `make` gives."""
+
+    def build() -> Callable[[], object]:
+        function, arguments = of(path), make()
+        return lambda: function(*arguments, **options)
+
+    return build
+
+
+def passes(path: str, make: Callable[[], Sequence[Any]], **options: Any) -> Build:
+    """The function (or autograd function) at `path`, and its backward pass."""
+
+    def build() -> Callable[[], object]:
+        function = of(path)
+        function = getattr(function, "apply", function)
+        arguments = [x.requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x for x in make()]
+
+        def both() -> None:
+            out = function(*arguments, **options)
+            out = out[0] if isinstance(out, (tuple, list)) else out
+            out.backward(torch.ones_like(out))
+            for x in arguments:
+                if torch.is_tensor(x):
+                    x.grad = None
+
+        return both
+
+    return build
+
+
+def experts(tokens: int, block: int, number: int = 8, top: int = 2) -> tuple[torch.Tensor, ...]:
+    """Weights of the experts of each token, their numbers, and the tokens sorted by expert in blocks."""
+    chosen = torch.rand(tokens, number, device=DEVICE).topk(top).indices.int()
+    flat, sorted_ids, of_block = chosen.flatten(), [], []
+    for expert in range(number):
+        mine = (flat == expert).nonzero().flatten().int()
+        blocks = -(-len(mine) // block)
+        sorted_ids += [mine, full(tokens * top, blocks * block - len(mine))]
+        of_block += [expert] * blocks
+    ids = torch.cat(sorted_ids)
+    return torch.rand(tokens, top, device=DEVICE), chosen, ids, count(*of_block), count(len(ids))
+
+
+# ---- vllm
+
+
+def vllm_moe(kind: str, tokens: int) -> Build:
+    def build() -> Callable[[], object]:
+        import triton.language as tl
+
+        block = 16 if tokens <= 64 else 64
+        weights, _, ids, of_block, padded = experts(tokens, block)
+        config = {"BLOCK_SIZE_M": block, "BLOCK_SIZE_N": 64 if kind in ("int4", "int8 weights") else 128,
+                  "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4, "num_stages": 3}  # fmt: skip
+        wide, inner = HIDDEN, INNER // 2
+        out = empty(tokens, 2, inner)
+        if kind in ("int4", "int8 weights"):
+            four = kind == "int4"
+            b = integers(0, 255, 8, inner, wide // (2 if four else 1), dtype=torch.uint8)
+            function = of("vllm.model_executor.layers.fused_moe.fused_moe:fused_moe_kernel_gptq_awq")
+            a, scale = normal(tokens, wide), positive(8, inner, wide // 128).bfloat16()
+            grid = (len(of_block) * -(-inner // config["BLOCK_SIZE_N"]),)
+            return lambda: function[grid](
+                a, b, out, scale, None, weights, ids, of_block, padded, inner, wide, len(ids), tokens * 2,
+                *a.stride(), b.stride(0), b.stride(2), b.stride(1), out.stride(1), out.stride(2), scale.stride(0),
+                scale.stride(2), scale.stride(1), 0, 0, 0, block_k_diviable=True, group_size=128,
+                MUL_ROUTED_WEIGHT=False, top_k=2, compute_type=tl.bfloat16, has_zp=False, use_int4_w4a16=four,
+                use_int8_w8a16=not four, **config, SPLIT_K=1)  # fmt: skip
+        function = of("vllm.model_executor.layers.fused_moe.fused_moe:invoke_fused_moe_triton_kernel")
+        make = {"bf16": normal, "fp8": fp8, "fp8 blocks": fp8, "int8": bytes8}[kind]
+        a, b = make(tokens, wide), make(8, inner, wide)
+        scales: list[Any] = {"bf16": [None, None], "fp8": [positive(1), positive(8)],
+                             "fp8 blocks": [positive(tokens, wide // 128), positive(8, inner // 128, wide // 128)],
+                             "int8": [positive(tokens, 1), positive(8, inner, 1)]}[kind]  # fmt: skip
+        shape = [128, 128] if kind == "fp8 blocks" else None
+        eight = kind == "int8"
+        return lambda: function(a, b, out, *scales, weights, ids, of_block, padded, False, 2, config, tl.bfloat16,
+                                kind.startswith("fp8"), eight, False, False, eight, shape)  # fmt: skip
+
+    return build
+
+
+def vllm_unified(decode: bool, kv: Callable[..., torch.Tensor] = normal) -> Build:
+    def build() -> Callable[[], object]:
+        function = of("vllm.v1.attention.ops.triton_unified_attention:unified_attention")
+        requests, new, length = (BATCH, 1, CONTEXT) if decode else (4, PROMPT, PROMPT)
+        table = pages(requests, length, 16)
+        q, k, v = normal(requests * new, HEADS, SIZE), *(kv(table.numel(), 16, KV_HEADS, SIZE) for _ in "kv")
+        scale = torch.ones(requests, KV_HEADS, device=DEVICE)
+        split = dict(seq_threshold_3D=256, num_par_softmax_segments=16,
+                     softmax_segm_output=empty(256, HEADS, 16, SIZE, dtype=torch.float32),
+                     softmax_segm_max=empty(256, HEADS, 16, dtype=torch.float32),
+                     softmax_segm_expsum=empty(256, HEADS, 16, dtype=torch.float32)) if decode else {}  # fmt: skip
+        scales = (None, None) if kv is normal else (scale, scale)
+        arguments = (q, k, v, torch.empty_like(q), steps(requests, new), new, full(length, requests), length,
+                     SIZE**-0.5, True, (-1, -1), table, 0, None, *scales)  # fmt: skip
+        return lambda: function(*arguments, **split)
+
+    return build
+
+
+def vllm_decode(latent: bool) -> Build:
+    def build() -> Callable[[], object]:
+        function = of("vllm.v1.attention.ops.triton_decode_attention:decode_attention_fwd")
+        heads, kv_heads, size, out = (16, 1, 576, 512) if latent else (HEADS, KV_HEADS, SIZE, SIZE)
+        table = pages(BATCH, CONTEXT, 16)
+        k = normal(table.numel(), 16, kv_heads, size)
+        v = k[..., :out] if latent else torch.randn_like(k)
+        parts = (empty(BATCH, heads, out), empty(BATCH, heads, dtype=torch.float32), table, full(CONTEXT, BATCH),
+                 empty(BATCH, heads, 8, out + 1, dtype=torch.float32), 8, size**-0.5, 16)  # fmt: skip
+        q, one = normal(BATCH, heads, size), torch.ones(1, device=DEVICE)
+        return lambda: function(q, k, v, *parts, k_scale=one, v_scale=one, is_mla=latent)
+
+    return build
+
+
+def vllm_prefix() -> Sequence[Any]:
+    table, x = pages(4, 2 * PROMPT, 16), 8
+    blocks = table.numel()
+    q, k, v = normal(TOKENS, HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE)
+    one = torch.ones(1, device=DEVICE)
+    return (q, k, v, torch.empty_like(q), "auto", normal(blocks, KV_HEADS, SIZE // x, 16, x),
+            normal(blocks, KV_HEADS, SIZE, 16), table, steps(4, PROMPT), full(2 * PROMPT, 4), 2 * PROMPT, PROMPT,
+            one, one)  # fmt: skip
+
+
+def plain_prefill() -> Sequence[Any]:
+    """Of vllm, sglang and lightllm."""
+    q, k, v = normal(TOKENS, HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE)
+    return q, k, v, torch.empty_like(q), steps(4, PROMPT)[:-1].contiguous(), full(PROMPT, 4), PROMPT
+
+
+def vllm_lora(expand: bool, tokens: int, rank: int = 16) -> Build:
+    def build() -> Callable[[], object]:
+        name = "expand" if expand else "shrink"
+        function = of(f"vllm.lora.ops.triton_ops.lora_{name}_op:_lora_{name}")
+        loras = 4
+        mapping = integers(0, loras, tokens)
+        order = torch.argsort(mapping, stable=True).int()
+        number = torch.bincount(mapping, minlength=loras + 1).int()
+        start = torch.cat([count(0), number.cumsum(0).int()])
+        ids = count(*range(loras), -1)
+        meta = (mapping, order, number, start, ids, torch.tensor([False]), torch.tensor([loras]))
+        if expand:
+            inputs, out = single(3, tokens, rank), normal(tokens, 3 * HIDDEN)
+            weights = [normal(loras, HIDDEN, rank) for _ in "qkv"]
+            return lambda: function(inputs, weights, out, *meta, 0, True)
+        inputs, out = rows(tokens), single(3, tokens, rank)
+        weights = [normal(loras, rank, HIDDEN) for _ in "qkv"]
+        return lambda: function(inputs, weights, out, *meta, 1.0)
+
+    return build
+
+
+def scaled(make: Callable[..., torch.Tensor]) -> Sequence[Any]:
+    """Of vllm and sglang."""
+    return (make(PROMPT, HIDDEN), make(HIDDEN, HIDDEN).T, positive(PROMPT, 1), positive(HIDDEN, 1),
+            torch.bfloat16)  # fmt: skip
+
+
+def chunks(tokens: int, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of 4 sequences: their starts, those of chunks, the last chunk and the sequence of each chunk."""
+    each = tokens // 4 // size
+    return (steps(4, tokens // 4), steps(4 * each, size), steps(4, each)[1:] - 1,
+            torch.arange(4, device=DEVICE, dtype=torch.int32).repeat_interleave(each))  # fmt: skip
+
+
+MAMBA_HEADS, MAMBA_GROUPS, STATE, CHUNK = pick(64, 4), pick(8, 2), pick(128, 64), pick(256, 32)
+
+
+def vllm_mamba() -> Sequence[Any]:
+    tokens = 4 * pick(2048, 64)
+    starts, parts, last, owner = chunks(tokens, CHUNK)
+    x = normal(tokens, MAMBA_HEADS, 64)
+    return (x, normal(tokens, MAMBA_HEADS), -positive(MAMBA_HEADS) * 100, normal(tokens, MAMBA_GROUPS, STATE),
+            normal(tokens, MAMBA_GROUPS, STATE), CHUNK, starts, parts, last, owner, torch.empty_like(x),
+            single(MAMBA_HEADS), None, single(MAMBA_HEADS), None, True)  # fmt: skip
+
+
+def state_update(*between: Any) -> Sequence[Any]:
+    """Of vllm and mamba-ssm: state, x, dt, A, B, C, D, what is between, bias of dt."""
+    wide = MAMBA_HEADS, 64
+    each = lambda x: x.unsqueeze(-1).expand(*x.shape, 64)
+    return (single(BATCH, *wide, STATE), normal(BATCH, *wide), each(normal(BATCH, MAMBA_HEADS)),
+            -positive(MAMBA_HEADS).view(-1, 1, 1).expand(*wide, STATE), normal(BATCH, MAMBA_GROUPS, STATE),
+            normal(BATCH, MAMBA_GROUPS, STATE), each(single(MAMBA_HEADS)), *between,
+            each(single(MAMBA_HEADS)))  # fmt: skip
+
+
+def convolution() -> Sequence[Any]:
+    """Of vllm and sglang."""
+    wide = HIDDEN + 2 * STATE
+    return (normal(TOKENS, wide).T, normal(wide, 4), normal(wide), normal(8, 3, wide).transpose(1, 2), steps(4, PROMPT))
+
+
+def logits(rows: int = BATCH) -> torch.Tensor:
+    return single(rows, WORDS)
+
+
+def vllm_topp() -> Sequence[Any]:
+    return logits(), integers(20, 100, BATCH), torch.rand(BATCH, device=DEVICE) * 0.2 + 0.8
+
+
+def vllm_rejection(random: bool) -> Sequence[Any]:
+    each, drafts = 4, 4 * BATCH
+    chances = logits(drafts).softmax(-1)
+    shared = steps(BATCH, each)[1:].contiguous(), integers(0, WORDS, drafts), chances, chances.flip(0)
+    if not random:
+        return empty(drafts, dtype=torch.int32), *shared, torch.rand(BATCH, WORDS, device=DEVICE)
+    return (empty(BATCH, each + 1, dtype=torch.int32), *shared, integers(0, WORDS, BATCH, 1),
+            integers(0, WORDS, drafts), torch.rand(drafts, device=DEVICE), full(0, BATCH, dtype=torch.bool), each,
+            None)  # fmt: skip
+
+
+def vllm() -> dict[str, Build]:
+    ops, quantization = "vllm.v1.attention.ops.", "vllm.model_executor.layers.quantization."
+    of_scaled = quantization + "compressed_tensors.triton_scaled_mm:triton_scaled_mm"
+    of_w4a16 = "vllm.model_executor.kernels.linear.mixed_precision.triton_w4a16:_triton_w4a16_gemm_impl"
+    of_fp8 = quantization + "utils.fp8_utils:"
+    mamba, sample = "vllm.model_executor.layers.mamba.ops.", "vllm.v1.worker.gpu.sample."
+    invariant = "vllm.model_executor.determinism.batch_invariant:"
+    every = torch.arange(BATCH, device=DEVICE, dtype=torch.int32)
+    moe = {f"moe {kind}, {tokens} tokens": vllm_moe(kind, tokens) for kind in
+           ("bf16", "fp8", "fp8 blocks", "int8", "int4", "int8 weights") for tokens in (BATCH, PROMPT)}  # fmt: skip
+    return moe | {
+        "attention, prefill": vllm_unified(False),
+        "attention, decode": vllm_unified(True),
+        "attention, decode, fp8": vllm_unified(True, fp8),
+        "prefix prefill": call(ops + "prefix_prefill:context_attention_fwd", vllm_prefix),
+        "plain prefill": call(ops + "triton_prefill_attention:context_attention_fwd", plain_prefill),
+        "split decode": vllm_decode(False),
+        "split decode, latent": vllm_decode(True),
+        "merge states": call(ops + "triton_merge_attn_states:merge_attn_states", lambda: (
+            normal(TOKENS, HEADS, SIZE), *(make(*shape) for _ in "ps" for make, shape in
+                                           ((normal, (TOKENS, HEADS, SIZE)), (single, (HEADS, TOKENS)))))),
+        "store kv": call(ops + "triton_reshape_and_cache_flash:triton_reshape_and_cache_flash", lambda: (
+            normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS // 16, 16, KV_HEADS, SIZE),
+            normal(TOKENS // 16, 16, KV_HEADS, SIZE), torch.randperm(TOKENS, device=DEVICE), "auto", positive(1),
+            positive(1))),
+        "lora shrink, decode": vllm_lora(False, BATCH),
+        "lora shrink, prefill": vllm_lora(False, PROMPT),
+        "lora expand, decode": vllm_lora(True, BATCH),
+        "lora expand, prefill": vllm_lora(True, PROMPT),
+        "awq dequantize": call(quantization + "awq_triton:awq_dequantize_triton", lambda: four_bits(INNER)),
+        "awq gemm": call(quantization + "awq_triton:awq_gemm_triton", lambda: (
+            half(BATCH, HIDDEN), *four_bits(INNER),
+            8)),
+        "w4a16 gemm, decode": call(of_w4a16, lambda: (
+            rows(BATCH), *four_bits(INNER, torch.bfloat16)[:2], None, 128)),
+        "w4a16 gemm, prefill": call(of_w4a16, lambda: (
+            rows(PROMPT), *four_bits(HIDDEN, torch.bfloat16)[:2], None, 128)),
+        "scaled mm int8": call(of_scaled, lambda: scaled(bytes8)),
+        "scaled mm fp8": call(of_scaled, lambda: scaled(fp8)),
+        "block fp8 gemm": call(of_fp8 + "w8a8_triton_block_scaled_mm", lambda: (
+            fp8(PROMPT, HIDDEN), fp8(HIDDEN, HIDDEN), positive(PROMPT, HIDDEN // 128),
+            positive(HIDDEN // 128, HIDDEN // 128), [128, 128], torch.bfloat16)),
+        "group quantize fp8": call(of_fp8 + "per_token_group_quant_fp8", lambda: (
+            rows(), 128)),
+        "group quantize fp8, columns": call(of_fp8 + "per_token_group_quant_fp8", lambda: (
+            rows(), 128), column_major_scales=True),
+        "silu, quantize fp8": call(of_fp8 + "silu_mul_per_token_group_quant_fp8_colmajor", lambda: (
+            normal(4 * pick(2048, 64), 2 * HIDDEN),)),
+        "quantize int8": call(quantization + "utils.int8_utils:per_token_quant_int8", lambda: (rows(),)),
+        "group quantize int8": call(quantization + "utils.int8_utils:per_token_group_quant_int8", lambda: (
+            rows(), 128)),
+        "mamba chunks": call(mamba + "ssd_combined:mamba_chunk_scan_combined_varlen", vllm_mamba),
+        "mamba update": call(mamba + "mamba_ssm:selective_state_update", lambda: (
+            *state_update(), None, True, None, None, 0, normal(BATCH, MAMBA_HEADS, 64))),
+        "convolution": call(mamba + "causal_conv1d:causal_conv1d_fn", lambda: (
+            *convolution(), torch.arange(4, device=DEVICE, dtype=torch.int32) + 1, full(1, 4, dtype=torch.bool))),
+        "convolution, decode": call(mamba + "causal_conv1d:causal_conv1d_update", lambda: (
+            rows(BATCH), normal(BATCH + 1, HIDDEN, 3), normal(HIDDEN, 4), normal(HIDDEN), "silu", every + 1)),
+        "gated norm": call(mamba + "layernorm_gated:rms_norm_gated", lambda: (
+            rows(), normal(HIDDEN), None, rows())),
+        "lightning attention": call("vllm.model_executor.layers.lightning_attn:lightning_attention", lambda: (
+            *(single(4, HEADS, pick(2048, 256), SIZE) for _ in "qkv"), positive(HEADS))),
+        "lightning decode": call("vllm.model_executor.layers.lightning_attn:linear_decode_forward_triton", lambda: (
+            *(normal(BATCH, HEADS, 1, SIZE) for _ in "qkv"), single(BATCH, HEADS, SIZE, SIZE), positive(HEADS), every)),
+        "top k, top p": call("vllm.v1.sample.ops.topk_topp_triton:apply_top_k_top_p_triton", vllm_topp),
+        "rejection": call("vllm.v1.sample.rejection_sampler:_rejection_random_sample", lambda: vllm_rejection(True)),
+        "recovered tokens": call("vllm.v1.sample.rejection_sampler:_sample_recovered_tokens",
+                                 lambda: vllm_rejection(False), max_spec_len=4),
+        "gumbel": call(sample + "gumbel:gumbel_sample", lambda: (
+            logits(), every, torch.ones(BATCH, device=DEVICE), torch.arange(BATCH, device=DEVICE),
+            torch.arange(BATCH, device=DEVICE), True, False)),
+        "min p": call(sample + "min_p:apply_min_p", lambda: (logits(), every, torch.rand(BATCH, device=DEVICE))),
+        "log probabilities": call(sample + "logprob:compute_token_logprobs", lambda: (
+            logits(), integers(0, WORDS, BATCH, 5, dtype=torch.int64))),
+        "invariant matmul": call(invariant + "matmul_persistent", lambda: (rows(PROMPT), rows(HIDDEN))),
+        "invariant log softmax": call(invariant + "log_softmax", lambda: (logits(),)),
+        "invariant rms norm": call(invariant + "rms_norm_batch_invariant", lambda: (rows(), normal(HIDDEN))),
+        "mrope": call("vllm.model_executor.layers.rotary_embedding.mrope:triton_mrope", lambda: (
+            normal(TOKENS, HEADS * SIZE), normal(TOKENS, KV_HEADS * SIZE), normal(3, TOKENS, SIZE // 2),
+            normal(3, TOKENS, SIZE // 2), [SIZE // 8, SIZE * 3 // 16, SIZE * 3 // 16], SIZE, SIZE, False, True)),
+    }  # fmt: skip
+
+
+# ---- sglang
+
+
+def sglang_decode(latent: bool, group: bool = True) -> Build:
+    def build() -> Callable[[], object]:
+        function = of("sglang.kernels.ops.attention.decode_attention:decode_attention_fwd")
+        heads, kv_heads, size, out = (16, 1, 576, 512) if latent else (HEADS, KV_HEADS if group else HEADS, SIZE, SIZE)
+        k = normal(BATCH * CONTEXT, kv_heads, size)
+        v = k[..., :out] if latent else torch.randn_like(k)
+        arguments = (normal(BATCH, heads, size), k, v, empty(BATCH, heads, out), steps(BATCH, CONTEXT),
+                     torch.randperm(BATCH * CONTEXT, device=DEVICE), empty(BATCH, heads, 8, out, dtype=torch.float32),
+                     empty(BATCH, heads, 8, dtype=torch.float32), full(8, BATCH), 8, size**-0.5, 1.0, 1.0)  # fmt: skip
+        return lambda: function(*arguments, has_mla=latent)
+
+    return build
+
+
+def sglang_extend() -> Sequence[Any]:
+    q, k, v = normal(TOKENS, HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE)
+    return (q, k, v, torch.empty_like(q), normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE),
+            steps(4, PROMPT), steps(4, PROMPT), torch.randperm(TOKENS, device=DEVICE), None, True, None, PROMPT, 1.0,
+            1.0)  # fmt: skip
+
+
+def sglang_moe(kind: str, tokens: int) -> Build:
+    def build() -> Callable[[], object]:
+        import triton.language as tl
+
+        function = of("sglang.kernels.ops.moe.fused_moe_triton_kernels:invoke_fused_moe_kernel")
+        block, wide, inner = 16 if tokens <= 64 else 64, HIDDEN, INNER // 2
+        weights, chosen, ids, of_block, padded = experts(tokens, block)
+        config = {"BLOCK_SIZE_M": block, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4,
+                  "num_stages": 3}  # fmt: skip
+        eight = kind == "fp8 blocks"
+        make = fp8 if eight else normal
+        scales: list[Any] = [None, None]
+        if eight:
+            scales = [positive(tokens, wide // 128), positive(8, inner // 128, wide // 128)]
+        arguments = (make(tokens, wide), make(8, inner, wide), None, empty(tokens, 2, inner), *scales, None, weights,
+                     chosen, ids, of_block, padded, False, 2, config, tl.bfloat16, eight, False, False, False, False,
+                     [128, 128] if eight else None)  # fmt: skip
+        return lambda: function(*arguments)
+
+    return build
+
+
+def adapters(tokens: int, rank: int = 16) -> types.SimpleNamespace:
+    """A batch of 4 requests, each with its adapter."""
+    return types.SimpleNamespace(
+        bs=4, max_len=tokens // 4, seg_lens=full(tokens // 4, 4), seg_indptr=steps(4, tokens // 4),
+        weight_indices=count(*range(4)), lora_ranks=full(rank, 4), scalings=torch.ones(4, device=DEVICE),
+        permutation=None, use_cuda_graph=False, num_segments=4)  # fmt: skip
+
+
+def sglang() -> dict[str, Build]:
+    ops = "sglang.kernels.ops."
+    block_gemm = lambda make: (make(PROMPT, HIDDEN), make(HIDDEN, HIDDEN), positive(PROMPT, HIDDEN // 128),
+                               positive(HIDDEN // 128, HIDDEN // 128), [128, 128], torch.bfloat16)  # fmt: skip
+    moe = {f"moe {kind}, {tokens} tokens": sglang_moe(kind, tokens) for kind in ("bf16", "fp8 blocks")
+           for tokens in (BATCH, PROMPT)}  # fmt: skip
+    return moe | {
+        "decode": sglang_decode(False),
+        "decode, without groups": sglang_decode(False, False),
+        "decode, latent": sglang_decode(True),
+        "extend": call(ops + "attention.extend_attention:extend_attention_fwd", sglang_extend),
+        "prefill": call(ops + "attention.prefill_attention:context_attention_fwd", plain_prefill),
+        "merge states": call(ops + "attention.merge_state:merge_state_triton", lambda: (
+            normal(TOKENS, HEADS, SIZE), single(TOKENS, HEADS), normal(TOKENS, HEADS, SIZE), single(TOKENS, HEADS))),
+        "block fp8 gemm": call(ops + "gemm.fp8_kernel:w8a8_block_fp8_matmul_triton", lambda: block_gemm(fp8)),
+        "block int8 gemm": call(ops + "gemm.int8_kernel:w8a8_block_int8_matmul", lambda: block_gemm(bytes8)),
+        "scaled mm fp8": call(ops + "gemm.fp8_kernel:triton_scaled_mm", lambda: scaled(fp8)),
+        "quantize int8": call(ops + "quantization.int8_kernel:per_token_quant_int8", lambda: (rows(),)),
+        "group quantize fp8": call(ops + "quantization.fp8_kernel:_per_token_group_quant_8bit_raw", lambda: (
+            rows(), 128)),
+        "static quantize fp8": call(ops + "quantization.fp8_kernel:static_quant_fp8", lambda: (
+            rows(), positive(1))),
+        "gelu and mul": call(ops + "activation.gelu_and_mul_triton:gelu_and_mul_triton", lambda: (
+            normal(TOKENS, 2 * INNER),)),
+        "silu and mul of experts": call(ops + "moe.fused_moe_triton_kernels:act_and_mul_triton", lambda: (
+            normal(TOKENS, 2 * INNER), empty(TOKENS, INNER), {"BLOCK_SIZE_M": 64})),
+        "sum of experts": call(ops + "moe.fused_moe_triton_kernels:moe_sum_reduce_triton", lambda: (
+            normal(TOKENS, 2, HIDDEN), empty(TOKENS, HIDDEN), 1.0)),
+        "router": call(ops + "moe.router:fused_moe_router_cudacore", lambda: (
+            rows(PROMPT), single(8, HIDDEN), 2, 30.0)),
+        "softcap": call(ops + "activation.softcap:softcap_inplace_logits", lambda: (logits(), 30.0)),
+        "sigmoid mul": call(ops + "elementwise.elementwise:fused_sigmoid_mul", lambda: (
+            rows(), rows())),
+        "two rms norms": call(ops + "layernorm.fused_rmsnorm:fused_dual_residual_rmsnorm", lambda: (
+            rows(PROMPT), rows(PROMPT), normal(HIDDEN), normal(HIDDEN), 1e-6)),
+        "rms norm": call(ops + "layernorm.fused_rmsnorm:fused_rmsnorm", lambda: (
+            rows(PROMPT), normal(HIDDEN), 1e-6)),
+        "top p": call(ops + "sampling.renorm_triton:top_p_renorm_probs_triton", lambda: (logits().softmax(-1), 0.9)),
+        "top k": call(ops + "sampling.renorm_triton:top_k_renorm_probs_triton", lambda: (logits().softmax(-1), 50)),
+        "temperature softmax": call(ops + "sampling.temperature_softmax:temperature_softmax", lambda: (
+            logits(), torch.ones(BATCH, 1, device=DEVICE))),
+        "lora a": call(ops + "lora.dense.sgemm_lora_a:sgemm_lora_a_fwd", lambda: (
+            rows(PROMPT), normal(4, 16, HIDDEN), adapters(PROMPT))),
+        "lora b": call(ops + "lora.dense.sgemm_lora_b:sgemm_lora_b_fwd", lambda: (
+            normal(PROMPT, 16), normal(4, HIDDEN, 16), adapters(PROMPT))),
+    }  # fmt: skip
+
+
+# ---- mamba-ssm, unsloth, cut-cross-entropy
+
+
+def mamba_sequence() -> Sequence[Any]:
+    shape = pick(4, 1), pick(2048, 64)
+    return (normal(*shape, MAMBA_HEADS, 64), normal(*shape, MAMBA_HEADS), -positive(MAMBA_HEADS) * 100,
+            normal(*shape, MAMBA_GROUPS, STATE), normal(*shape, MAMBA_GROUPS, STATE))  # fmt: skip
+
+
+def mamba_ssm() -> dict[str, Build]:
+    ops = "mamba_ssm.ops.triton."
+    return {
+        "chunks": passes(ops + "ssd_combined:mamba_chunk_scan_combined", lambda: (*mamba_sequence(), CHUNK),
+                         dt_softplus=True),
+        "update": call(ops + "selective_state_update:selective_state_update", lambda: state_update(None),
+                       dt_softplus=True),
+        "gated norm": passes(ops + "layernorm_gated:rmsnorm_fn", lambda: (
+            rows(), normal(HIDDEN), None, rows())),
+        "rms norm": passes(ops + "layer_norm:rms_norm_fn", lambda: (
+            rows(), normal(HIDDEN), None, rows())),
+        "layer norm": passes(ops + "layer_norm:layer_norm_fn", lambda: (
+            rows(), normal(HIDDEN), normal(HIDDEN), rows())),
+        "swiglu": passes(ops + "k_activations:SwiGLU", lambda: (normal(TOKENS, 2 * HIDDEN),)),
+    }  # fmt: skip
+
+
+def unsloth() -> dict[str, Build]:
+    kernels = "unsloth.kernels."
+    angles = lambda: (single(PROMPT, SIZE // 2).repeat(1, 2).bfloat16() for _ in "cs")
+    wide = lambda: normal(4, PROMPT, INNER)
+    return {
+        "rms norm": passes(kernels + "rms_layernorm:Fast_RMS_Layernorm", lambda: (
+            normal(4, PROMPT, HIDDEN), normal(HIDDEN), 1e-6, False)),
+        "layer norm": passes(kernels + "layernorm:Fast_Layernorm", lambda: (
+            normal(4, PROMPT, HIDDEN), normal(HIDDEN), normal(HIDDEN), 1e-6)),
+        "rope": call(kernels + "rope_embedding:Fast_RoPE_Embedding.apply", lambda: (
+            normal(4, PROMPT, HEADS, SIZE), *angles())),
+        "cross entropy": passes(kernels + "cross_entropy_loss:Fast_CrossEntropyLoss", lambda: (
+            normal(PROMPT, WORDS), integers(0, WORDS, PROMPT, dtype=torch.int64))),
+        "swiglu": call(kernels + "swiglu:swiglu_fg_kernel", lambda: (wide(), wide())),
+        "swiglu, backward": call(kernels + "swiglu:swiglu_DWf_DW_dfg_kernel", lambda: tuple(
+            normal(TOKENS, INNER) for _ in range(3))),
+        "geglu": call(kernels + "geglu:geglu_exact_forward_kernel", lambda: (wide(), wide())),
+        "geglu, backward": call(kernels + "geglu:geglu_exact_backward_kernel", lambda: tuple(
+            normal(TOKENS, INNER) for _ in range(3))),
+        "geglu of tanh": call(kernels + "geglu:geglu_approx_forward_kernel", lambda: (wide(), wide())),
+        "grouped gemm": unsloth_grouped,
+        "dequantize fp8": call(kernels + "fp8:weight_dequant_block", lambda: (
+            fp8(INNER, HIDDEN), positive(INNER // 128, HIDDEN // 128))),
+    }  # fmt: skip
+
+
+def unsloth_grouped() -> Callable[[], object]:
+    kernel = of("unsloth.kernels.moe.grouped_gemm.interface:_grouped_gemm_forward_impl")
+    _, chosen, *_ = experts(PROMPT, 16)
+    order = torch.argsort(chosen.flatten().long(), stable=True).int()
+    sizes = torch.bincount(chosen.flatten(), minlength=8).int()
+    x, w = rows(PROMPT), normal(8, INNER // 2, HIDDEN)
+    return lambda: kernel(x, w, 2, sizes, order, permute_x=True, BLOCK_SIZE_M=64, BLOCK_SIZE_N=64, BLOCK_SIZE_K=64)
+
+
+def cut_cross_entropy() -> dict[str, Build]:
+    make = lambda: (rows(), normal(WORDS, HIDDEN), integers(0, WORDS, TOKENS, dtype=torch.int64))
+    return {"loss": passes("cut_cross_entropy.cce:cce_linear_cross_entropy", make)}
+
+
+# ---- gemlite, torchao, sageattention
+
+
+def gemlite_linear(width: int, rows: int, kind: str) -> Build:
+    def build() -> Callable[[], object]:
+        linear, kinds = of("gemlite:GemLiteLinear"), of("gemlite:DType")
+        for name in ("gemm", "gemm_splitK", "gemv"):  # their pruning sets it, which happens only when they are tuned
+            for config in of(f"gemlite.triton_kernels.{name}_kernels:{name}_INT_kernel").configs:
+                config.kwargs.setdefault("NUM_STAGES", config.num_stages)
+        layer = linear(width, group_size=64, in_features=HIDDEN, out_features=HIDDEN, input_dtype=kinds.FP16,
+                       output_dtype=kinds.FP16)  # fmt: skip
+        weights = integers(0, 2**width, HIDDEN, HIDDEN, dtype=torch.uint8)
+        layer.pack(weights, half(HIDDEN * HIDDEN // 64, 1), half(HIDDEN * HIDDEN // 64, 1), None)
+        x = half(rows, HIDDEN)
+        return lambda: layer.forward_manual(x, matmul_type=kind)
+
+    return build
+
+
+def gemlite() -> dict[str, Build]:
+    return {f"{kind.lower()}, {width} bits": gemlite_linear(width, rows, kind) for width in (8, 4, 2) for kind, rows in
+            (("GEMM", PROMPT), ("GEMM_SPLITK", BATCH), ("GEMV", 1), ("GEMV_SPLITK", 1),
+             ("GEMV_REVSPLITK", 1))}  # fmt: skip
+
+
+def torchao_int8(scaled: bool) -> Build:
+    def build() -> Callable[[], object]:
+        import triton
+
+        name = "int_scaled_matmul_kernel" if scaled else "int_matmul_kernel"
+        function = of("torchao.kernel.intmm_triton:" + name)
+        config = triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}, num_stages=3, num_warps=8)
+        a, b = bytes8(PROMPT, HIDDEN), bytes8(HIDDEN, HIDDEN).T
+        if scaled:
+            scale, out = normal(PROMPT, 1), empty(PROMPT, HIDDEN)
+            return lambda: function(a, b, scale, out, config)
+        out = empty(PROMPT, HIDDEN, dtype=torch.int32)
+        return lambda: function(a, b, out, config)
+
+    return build
+
+
+def torchao() -> dict[str, Build]:
+    blocks, training = "torchao.kernel.blockwise_quantization:", "torchao.prototype.blockwise_fp8_training.kernels:"
+    square = lambda: (rows(HIDDEN),)
+    return {
+        "block quantize": call(blocks + "fp8_blockwise_act_quant", lambda: (rows(),)),
+        "block quantize weights": call(blocks + "fp8_blockwise_weight_quant", square),
+        "block dequantize weights": call(blocks + "fp8_blockwise_weight_dequant", lambda: (
+            fp8(HIDDEN, HIDDEN), positive(HIDDEN // 128, HIDDEN // 128))),
+        "block gemm": call(blocks + "blockwise_fp8_gemm", lambda: (
+            fp8(PROMPT, HIDDEN), positive(PROMPT, HIDDEN // 128), fp8(HIDDEN, HIDDEN),
+            positive(HIDDEN // 128, HIDDEN // 128))),
+        "training gemm": call(training + "triton_fp8_gemm_1x128_128x128", lambda: (
+            fp8(PROMPT, HIDDEN), fp8(HIDDEN, HIDDEN).T, positive(HIDDEN // 128, PROMPT).T,
+            positive(HIDDEN // 128, HIDDEN // 128).T)),
+        "training gemm, weights": call(training + "triton_fp8_gemm_1x128_128x1", lambda: (
+            fp8(HIDDEN, PROMPT), fp8(HIDDEN, PROMPT).T, positive(-(-PROMPT // 128), HIDDEN).T,
+            positive(-(-PROMPT // 128), HIDDEN))),
+        "training quantize": call(training + "triton_fp8_blockwise_act_quant_lhs", lambda: (rows(),)),
+        "training quantize rhs": call(training + "triton_fp8_blockwise_act_quant_rhs", square),
+        "training quantize transposed": call(training + "triton_fp8_blockwise_act_quant_transposed_lhs", square),
+        "training quantize weights": call(training + "triton_fp8_blockwise_weight_quant_rhs", square),
+        "int8 mm": torchao_int8(False),
+        "int8 mm, scaled": torchao_int8(True),
+        "int8 mm of training": call("torchao.prototype.quantized_training.int8_mm:scaled_int8_mm_cuda", lambda: (
+            bytes8(PROMPT, HIDDEN), bytes8(HIDDEN, HIDDEN).T, positive(PROMPT), positive(HIDDEN))),
+    }  # fmt: skip
+
+
+def sage(causal: bool) -> Build:
+    def build() -> Callable[[], object]:
+        name = "sageattention.attn_qk_int8_per_block" + ("_causal" if causal else "")
+        function = of(name + ":forward")
+        tokens = pick(4096, 160)
+        q, k, v = bytes8(2, HEADS, tokens, SIZE), bytes8(2, KV_HEADS, tokens, SIZE), half(2, KV_HEADS, tokens, SIZE)
+        scales = positive(2, HEADS, -(-tokens // 128), 1), positive(2, KV_HEADS, -(-tokens // 64), 1)
+        return lambda: function(q, k, v, *scales)
+
+    return build
+
+
+def sageattention() -> dict[str, Build]:
+    return {
+        "int8": sage(False),
+        "int8, causal": sage(True),
+        "quantize": call("sageattention.quant_per_block:per_block_int8", lambda: (
+            half(2, HEADS, pick(4096, 160), SIZE), half(2, KV_HEADS, pick(4096, 160), SIZE))),
+    }  # fmt: skip
+
+
+# ---- lightllm, lmdeploy
+
+
+def lightllm() -> dict[str, Build]:
+    llama, common = "lightllm.models.llama.triton_kernel.", "lightllm.common.basemodel.triton_kernel."
+    decode = lambda: (half(BATCH, HEADS, SIZE), half(BATCH * CONTEXT, KV_HEADS, SIZE),
+                      half(BATCH * CONTEXT, KV_HEADS, SIZE))  # fmt: skip
+    table = lambda: pages(BATCH, CONTEXT, 1)
+    every = lambda: torch.arange(BATCH, device=DEVICE, dtype=torch.int32)
+    blocks = -(-CONTEXT // 256)
+    packed = lambda: (half(BATCH, HIDDEN), bits(HIDDEN // 8, HIDDEN), half(HIDDEN // 128, HIDDEN),
+                      bits(HIDDEN // 128, HIDDEN // 8))  # fmt: skip
+    return {
+        "prefill": call(llama + "context_flashattention_nopad:context_attention_fwd_no_prompt_cache", plain_prefill),
+        "decode, groups": call(llama + "gqa_decode_flashattention_nopad:gqa_decode_attention_fwd", lambda: (
+            *decode(), half(BATCH, HEADS, SIZE), table(), every(), full(CONTEXT, BATCH))),
+        "split decode": call(llama + "flash_decoding_stage1:flash_decode_stage1", lambda: (
+            *decode(), table(), every(), full(CONTEXT, BATCH), CONTEXT, single(BATCH, HEADS, blocks, SIZE),
+            single(BATCH, HEADS, blocks), 256)),
+        "split decode, second stage": call(llama + "flash_decoding_stage2:flash_decode_stage2", lambda: (
+            single(BATCH, HEADS, blocks, SIZE), single(BATCH, HEADS, blocks), full(CONTEXT, BATCH),
+            half(BATCH, HEADS, SIZE), 256)),
+        "rms norm": call(llama + "rmsnorm:rmsnorm_forward", lambda: (half(TOKENS, HIDDEN), half(HIDDEN), 1e-6)),
+        "rope": call(llama + "rotary_emb:rotary_emb_fwd", lambda: (
+            half(TOKENS, HEADS, SIZE), half(TOKENS, KV_HEADS, SIZE), half(TOKENS, SIZE // 2), half(TOKENS, SIZE // 2))),
+        "silu and mul": call(llama + "silu_and_mul:silu_and_mul_fwd", lambda: (half(TOKENS, 2 * INNER),)),
+        "store kv, int8": call(common + "destindex_copy_kv:destindex_copy_quantize_kv", lambda: (
+            half(TOKENS, KV_HEADS, SIZE), torch.randperm(TOKENS, device=DEVICE).int(), bytes8(TOKENS, KV_HEADS, SIZE),
+            half(TOKENS, KV_HEADS, 1))),
+        "int4 gemm": call(common + "dequantize_gemm_int4:matmul_dequantize_int4_s2", packed),
+        "gptq gemm": call(common + "dequantize_gemm_int4:matmul_dequantize_int4_gptq", lambda: (
+            *packed(),
+            128)),
+        "int8 gemm": call(common + "quantize_gemm_int8:matmul_int8", lambda: (
+            bytes8(PROMPT, HIDDEN), half(PROMPT, 1), bytes8(HIDDEN, HIDDEN), half(1, HIDDEN), half(PROMPT, HIDDEN))),
+        "quantize int8": call(common + "quantize_gemm_int8:quantize_int8_perrow", lambda: (half(TOKENS, HIDDEN),)),
+        "penalties": call(common + "apply_penalty:apply_penalty", lambda: (
+            logits(), *(torch.rand(BATCH, device=DEVICE) for _ in range(3)), integers(0, WORDS, BATCH * 32),
+            integers(1, 5, BATCH * 32), steps(BATCH, 32), 32)),
+    }  # fmt: skip
+
+
+def lmdeploy_moe(kind: str, tokens: int) -> Build:
+    def build() -> Callable[[], object]:
+        weights, chosen, *_ = experts(tokens, 16)
+        inner = INNER // 4
+        if kind == "bf16":
+            function = of("lmdeploy.pytorch.kernels.cuda.moe.fused_moe:fused_moe")
+            arguments: tuple = (rows(tokens), normal(8, 2 * inner, HIDDEN), normal(8, HIDDEN, inner))
+            return lambda: function(*arguments, weights, chosen.long(), 2)
+        function = of("lmdeploy.pytorch.kernels.cuda.moe.w8a8:fused_moe_w8a8")
+        arguments = (bytes8(tokens, HIDDEN), positive(tokens, 1), bytes8(8, 2 * inner, HIDDEN),
+                     positive(8, 2 * inner, 1), bytes8(8, HIDDEN, inner), positive(8, HIDDEN, 1))  # fmt: skip
+        return lambda: function(*arguments, weights, chosen.long(), 2)
+
+    return build
+
+
+def lmdeploy() -> dict[str, Build]:
+    cuda = "lmdeploy.pytorch.kernels.cuda."
+    new = lambda: (normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE))
+    cache = lambda n: tuple(normal(n, 64, KV_HEADS, SIZE) for _ in "kv")
+    table = lambda: pages(BATCH, CONTEXT, 64)
+    moe = {f"moe {kind}, {tokens} tokens": lmdeploy_moe(kind, tokens) for kind in ("bf16", "int8")
+           for tokens in (BATCH, PROMPT)}  # fmt: skip
+    return moe | {
+        "prefill": call(cuda + "flashattention:flash_attn_varlen_func", lambda: (
+            normal(TOKENS, HEADS, SIZE), normal(KV_HEADS, TOKENS, SIZE), normal(KV_HEADS, TOKENS, SIZE),
+            steps(4, PROMPT), steps(4, PROMPT), PROMPT, PROMPT), causal=True),
+        "decode": call(cuda + "pagedattention:flash_attn_with_kvcache", lambda: (
+            normal(BATCH, HEADS, SIZE), *cache(table().numel()), full(CONTEXT, BATCH), table()),
+            cu_seqlens_q=steps(BATCH, 1), max_seqlen_q=1, causal=True),
+        "store kv": call(cuda + "fill_kv_cache:fill_kv_cache", lambda: (
+            *new(), *cache(-(-PROMPT // 64) * 4), steps(4, PROMPT)[:-1].contiguous(), full(PROMPT, 4), full(PROMPT, 4),
+            PROMPT, pages(4, PROMPT, 64))),
+        "awq gemm": call(cuda + "awq_kernels:awq_linear", lambda: (
+            half(BATCH, HIDDEN), *four_bits(INNER))),
+        "block fp8 gemm": call(cuda + "blocked_gemm_fp8:blocked_gemm_fp8", lambda: (
+            fp8(PROMPT, HIDDEN), positive(PROMPT, HIDDEN // 128), fp8(HIDDEN, HIDDEN).T,
+            positive(HIDDEN // 128, HIDDEN // 128), torch.bfloat16)),
+        "group quantize fp8": call(cuda + "blocked_gemm_fp8:quant_fp8", lambda: (rows(), 128)),
+        "int8 gemm": call(cuda + "w8a8_triton_kernels:matmul_kernel_dynamic_quant", lambda: (
+            bytes8(PROMPT, HIDDEN), bytes8(HIDDEN, HIDDEN), positive(PROMPT, 1), positive(HIDDEN, 1))),
+        "quantize int8": call(cuda + "w8a8_triton_kernels:per_token_quant_int8", lambda: (rows(), 1e-6)),
+        "rms norm, quantize": call(cuda + "w8a8_triton_kernels:rms_norm_dynamic_quant", lambda: (
+            rows(), normal(HIDDEN), 1e-6)),
+        "rms norm": call(cuda + "rms_norm:rms_norm", lambda: (
+            rows(), normal(HIDDEN), 1e-6, rows())),
+        "rope": call(cuda + "apply_rotary_pos_emb:apply_rotary_pos_emb", lambda: (
+            normal(TOKENS, HEADS, SIZE), normal(TOKENS, KV_HEADS, SIZE), normal(TOKENS, SIZE), normal(TOKENS, SIZE))),
+        "silu and mul": call(cuda + "activation:silu_and_mul", lambda: (normal(TOKENS, 2 * INNER),)),
+        "multinomial": call(cuda + "multinomial_sampling:multinomial_sampling", lambda: (
+            logits().softmax(-1), torch.arange(BATCH, device=DEVICE), torch.arange(BATCH, device=DEVICE))),
+        "lora": call(cuda + "fused_lora:fused_lora", lambda: (
+            rows(PROMPT), normal(64, HIDDEN), normal(64, HIDDEN), torch.ones(4, device=DEVICE),
+            count(0, 16, 32, 48, dtype=torch.int64), count(16, 16, 16, 16, dtype=torch.int64),
+            steps(4, PROMPT // 4, torch.int64)[:-1], full(PROMPT // 4, 4, dtype=torch.int64),
+            count(0, 1, 2, 3, dtype=torch.int64), 16, PROMPT // 4)),
+    }  # fmt: skip
+
+
+def built(build: Build) -> Callable[[], None]:
+    """A call whose arguments are made by its first call."""
+    made: list[Callable[[], object]] = []
+
+    def once() -> None:
+        if not made:
+            made.append(build())
+        made[0]()
+
+    return once
+
+
+def without_gpu() -> None:
+    """Have questions about the GPU answered as for an H200."""
+    named = types.SimpleNamespace(multi_processor_count=132, name="H200", major=9, minor=0, warp_size=32,
+                                  total_memory=2**37, shared_memory_per_block_optin=232448)  # fmt: skip
+    torch.cuda.get_device_properties = lambda *device: named
+    torch.cuda.get_device_capability = lambda *device: (9, 0)
+    torch.cuda.get_device_name = lambda *device: "NVIDIA H200"
+    torch.cuda.current_device = lambda: 0
+    torch.cuda.device = type("device", (contextlib.nullcontext,), {"idx": 0})
+    torch._C._cuda_getCurrentRawStream = lambda device: 0  # type: ignore[attr-defined]
+    torch.cuda.synchronize = lambda *device: None
+    torch.compiler.set_stance("force_eager")
+
+
+def cases() -> Iterator[tuple[str, Callable[[], None]]]:
+    torch.manual_seed(0)
+    if DEVICE == "cpu":
+        without_gpu()
+    KNOWN.update(known())
+    sys.meta_path.insert(0, Libraries())
+    wanted = [word for word in os.environ.get("OPERATORS", "").split(",") if word]
+    for library in (vllm, sglang, mamba_ssm, unsloth, cut_cross_entropy, gemlite, torchao, sageattention, lightllm,
+                    lmdeploy):  # fmt: skip
+        if importlib.util.find_spec(library.__name__):
+            for name, build in library().items():
+                full_name = f"{library.__name__}: {name}"
+                if not wanted or any(word in full_name for word in wanted):
+                    yield full_name, built(build)
+                    if DEVICE != "cpu":
+                        torch.cuda.empty_cache()
+
+
+def main() -> None:
+    """Call each case once."""
+    for name, function in cases():
+        try:
+            function()
+            print(f"{name}: runs", flush=True)
+        except Exception as error:  # the rest is tried as well
+            print(f"{name}: {type(error).__name__}: {error}".splitlines()[0], flush=True)
+
+
+if __name__ == "__main__":
+    main()
