@@ -3,7 +3,7 @@
     PYTHONPATH=folder_of_the_libraries python benchmarks/by_kernel.py benchmarks/serving_operators.py
 
 The folder has the Python files of vllm, sglang, mamba-ssm, unsloth, gemlite, torchao, sageattention,
-cut-cross-entropy, lightllm and lmdeploy, as their wheels have them; what an installed version lacks is left out. Their
+cut-cross-entropy, lightllm and lmdeploy, as their wheels have them; a library that is not there is left out. Their
 compiled parts and what they depend on need not be there: a module of theirs runs if it has a kernel or is in `RUNS`,
 and stand-ins take the place of all others. `OPERATORS=vllm,rope` chooses by parts of names, `DEVICE=cpu` takes small
 sizes to try the program where no GPU is, `python benchmarks/serving_operators.py` calls each case once.
@@ -30,11 +30,13 @@ import torch
 DEVICE = os.environ.get("DEVICE", "cuda")
 LIBRARIES = ("vllm", "sglang", "mamba_ssm", "unsloth", "torchao", "sageattention", "lightllm", "lmdeploy")
 ALWAYS = ("transformers", "unsloth_zoo", "bitsandbytes", "causal_conv1d", "causal_conv1d_cuda", "sgl_kernel", "tqdm")
-RUNS = (  # modules without kernels that those with kernels need
-    r"sglang\.kernels\.ops\.(attention\.score_mod|quantization\.fp8_utils)", r"mamba_ssm\.utils\.(determinism|torch)",
-    r"vllm\.envs", r"vllm\.model_executor\.determinism\.batch_invariant_configs",
-    r"vllm\.model_executor\.warmup\.jit_warmup(_triton_helper)?", r"vllm\.lora\.ops\.triton_ops\.utils",
-    r"unsloth\.kernels\.(indexing|triton_launch)", r"lmdeploy\.pytorch\.kernels\.cuda\.utils",
+RUNS = (  # modules without kernels that those with kernels need, and those that call kernels
+    r"vllm\.envs", r"vllm\.model_executor\.determinism\.batch_invariant_configs", r"vllm\.lora\.ops\.triton_ops\.utils",
+    r"vllm\.model_executor\.layers\.mamba\.ops\.ssd_combined",
+    r"vllm\.model_executor\.warmup\.jit_warmup(_triton_helper)?",
+    r"sglang\.kernels\.ops\.(attention\.score_mod|quantization\.fp8_utils|sampling\.temperature_softmax)",
+    r"mamba_ssm\.utils\.(determinism|torch)", r"lmdeploy\.pytorch\.kernels\.cuda\.utils",
+    r"unsloth\.kernels\.(indexing|triton_launch|moe\.grouped_gemm\.(interface|kernels\.tuning))",
 )  # fmt: skip
 
 
@@ -175,7 +177,10 @@ KNOWN: dict[str, dict[str, Any]] = {}
 def of(path: str) -> Any:
     """module:attribute"""
     module, name = path.split(":")
-    return operator.attrgetter(name)(importlib.import_module(module))
+    found = operator.attrgetter(name)(importlib.import_module(module))
+    if isinstance(found, Anything):
+        raise ImportError(f"no {name} in {module}")
+    return found
 
 
 Build = Callable[[], Callable[[], object]]  # makes the arguments, gives the call
