@@ -243,7 +243,7 @@ def panel_width(target: CpuTarget, kind: str, m: int, n: int) -> int:
     if dot_vnni.is_vnni(target, kind):
         return dot_vnni.panel_columns(m)
     if dot_amx.is_amx(target, kind):
-        return dot_amx.panel_columns(m)
+        return dot_amx.panel_columns(m, n)
     if dot_x86.is_fused(target, kind):
         return dot_x86.panel_columns(target, m, n)
     return target.dot_columns + (target.dot_columns + m if _copies(target) and n >= _WIDE else 0)

@@ -74,13 +74,13 @@ def is_amx(target: CpuTarget, kind: str) -> bool:
     return kind in target.amx
 
 
-def panel_columns(m: int) -> int:
-    """The columns of the scratch panel (K rows of f32): two panels of B and a copy of A, of two bytes.
+def panel_columns(m: int, n: int) -> int:
+    """The columns of the scratch panel (K rows of f32): two panels of B, and a copy of an A of floats if B is wide.
 
-    >>> panel_columns(64)
-    64
+    >>> panel_columns(64, 64), panel_columns(64, 128)
+    (32, 64)
     """
-    return _COLUMNS + -(-m // 2)
+    return _COLUMNS + (-(-m // 2) if n >= _WIDE else 0)
 
 
 def dot_floats(kind: str) -> str:
