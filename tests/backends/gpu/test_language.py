@@ -9,7 +9,9 @@ import pytest
 
 import tritium as triton
 import tritium.language as tl
+from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import WARPS, numbers, rng
+from tritium.insight import emulator
 
 pytestmark = pytest.mark.sampled
 
@@ -326,11 +328,20 @@ def test_product(check, dtype, type_, total, precision, shape, warps, turned, ar
 
 @pytest.mark.parametrize("arch", [75, 80, 90])
 @pytest.mark.parametrize("warps", WARPS)
-@pytest.mark.parametrize(("dtype", "shape"), [("f2", (2, 16, 16, 32)), ("f4", (4, 4, 2, 16))])
+@pytest.mark.parametrize(("dtype", "shape"), [("f2", (2, 16, 16, 32)), ("f2", (8, 32, 16, 16)), ("f4", (4, 4, 2, 16))])
 def test_products(check, dtype, shape, warps, arch):
-    b, m, n, k = shape
-    x, y = numbers(dtype, b, m, k), numbers(dtype, b, k, n)
-    check(products, x, y, np.zeros((b, m, n), "f4"), *shape, arch=arch, warps=warps)
+    check(products, *of_products(dtype, *shape), arch=arch, warps=warps)
+
+
+def of_products(dtype, b, m, n, k):
+    return numbers(dtype, b, m, k), numbers(dtype, b, k, n), np.zeros((b, m, n), "f4"), b, m, n, k
+
+
+@pytest.mark.parametrize(("batch", "warps", "instructions"), [(8, 4, 4), (8, 8, 2), (2, 4, 1), (1, 4, 1)])
+def test_warps_deal_out_a_batch(batch, warps, instructions):
+    """Two instructions for each matrix: no warp multiplies what another does, as long as there are enough."""
+    module, _ = module_of(products, of_products("f2", batch, 16, 16, 16))
+    assert emulator.llvm_of(module, num_warps=warps)[0].count("mma.sync") == instructions
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ....named_tuples import NamedTuple
-from ...gpu.layout.linear import Layout, batch_bits, log2, powers, spread, spread_operand
+from ...gpu.layout.linear import Layout, log2, powers, spread, spread_operand
 
 
 class Places(NamedTuple):
@@ -102,18 +102,18 @@ def warp_grid(m: int, n: int, size: int, warps: int) -> tuple[int, int]:
 
 
 def accumulator(shape: tuple[int, ...], instruction: Instruction, grid: tuple[int, int]) -> Layout:
-    """The layout of the result of a dot: a piece of each warp, then repeats along columns, rows and the batch."""
-    m, n = shape[-2:]
+    """The layout of the result of a dot: a piece of each warp, then repeats along columns and rows."""
+    m, n = shape
     step = {"row": 1, "col": n}  # transposed
     reg, lane = ([step[axis] * k for axis, k in bits] for bits in instruction.result)
     rows, row_repeats = spread(m, n, instruction.size, grid[0])
     cols, col_repeats = spread(n, 1, instruction.size, grid[1])
-    return Layout(tuple(shape), (*reg, *col_repeats, *row_repeats, *batch_bits(shape)), tuple(lane), (*rows, *cols))
+    return Layout(tuple(shape), (*reg, *col_repeats, *row_repeats), tuple(lane), (*rows, *cols))
 
 
 def operand(shape: tuple[int, ...], which: str, instruction: Instruction, grid: tuple[int, int], pack: int) -> Layout:
     """The layout of operand "a" [M, K] or "b" [K, N] of a dot: each warp has the rows or columns of its results."""
-    rows, cols = shape[-2:]
+    rows, cols = shape
     (outer, across), (depth, along) = ((rows, cols), (cols, 1)) if which == "a" else ((cols, 1), (rows, cols))
     wide = instruction.per_lane * pack
     lane = [across << k for k in range(log2(instruction.size))]
@@ -121,4 +121,4 @@ def operand(shape: tuple[int, ...], which: str, instruction: Instruction, grid: 
     lane += [0] * (len(instruction.result.lane) - len(lane))
     warp, repeats = spread_operand(which, grid, outer, across, instruction.size)
     reg = [along * k for k in (*powers(1, wide), *powers(instruction.depth * pack, depth))]
-    return Layout(tuple(shape), (*reg, *repeats, *batch_bits(shape)), tuple(lane), tuple(warp))
+    return Layout(tuple(shape), (*reg, *repeats), tuple(lane), tuple(warp))

@@ -15,7 +15,7 @@ from ....errors import fail
 from ....ir import types as T
 from ....named_tuples import NamedTuple
 from ...gpu import ops as gpu_ops
-from ...gpu.layout.linear import Layout, in_matrix
+from ...gpu.layout.linear import Layout, in_matrix, warps_of_matrix
 from ...gpu.lower.dot import dot as dot_by_threads
 from ...gpu.lower.dot import operands_need
 from ...gpu.lower.words import bytes_of, pack
@@ -63,12 +63,13 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
     def accumulator(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int,
                     by_rows: bool = False) -> Layout | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
-        return found and fragments.accumulator(out.shape, found.instruction, found.grid)
+        return found and fragments.accumulator(out.shape[-2:], found.instruction, found.grid).batched(out.shape, warps)
 
     def operands(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, warps: int,
                  by_rows: bool = False) -> tuple[Layout, ...] | None:
         found = plan(family, nonkdim, kpack, a, b, out, precision, warps)
-        return found and tuple(fragments.operand(x.shape, which, *found) for x, which in ((a, "a"), (b, "b")))
+        return found and tuple(fragments.operand(x.shape[-2:], which, *found).batched(x.shape, warps)
+                               for x, which in ((a, "a"), (b, "b")))  # fmt: skip
 
     def scaled(a: T.Tile, b: T.Tile, out: T.Tile, scales: Sequence[T.Tile], formats: tuple[str, str],
                warps: int) -> tuple[Layout, ...] | None:
@@ -92,7 +93,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
 def plan(family: str, nonkdim: int, kpack: int, a: T.Tile, b: T.Tile, out: T.Tile, precision: str,
          warps: int) -> Plan | None:
     """How a family computes a dot of these tile types; None if it has no instruction for it."""
-    (m, n), depth = out.shape[-2:], a.shape[-1]
+    (m, n), depth, warps = out.shape[-2:], a.shape[-1], warps_of_matrix(out.shape, warps)
     found: dict[int, Instruction] = {}
     for product in PRODUCTS:
         if product.multiplies(family, a, b, out, precision):

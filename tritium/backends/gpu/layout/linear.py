@@ -128,6 +128,17 @@ class Layout(NamedTuple):
                 out = out._replace(reg=tuple(sorted((*out.reg, *powers(1 << low, 1 << (low + width))))))
         return out
 
+    def batched(self, shape: tuple[int, ...], warps: int) -> Layout:
+        """The layout of a batch of matrices that each have this one. Warps that no matrix needs deal the batch out: two
+        that share a matrix would both hold an operand of its product, and copies if the matrix is small.
+
+        >>> Layout((2, 2), (1,), (2,), ()).batched((8, 2, 2), 2)
+        Layout((8, 2, 2), reg=(1, 4, 8), lane=(2,), warp=(16,))
+        """
+        batch, spare = powers(product(self.shape), product(shape)), log2(warps) - len(self.warp)
+        kept = len(batch) - spare
+        return Layout(tuple(shape), (*self.reg, *batch[:kept]), self.lane, (*self.warp, *batch[kept:]))
+
     def dedupe(self) -> Layout:
         """Without register bits that add nothing (zero, or dependent on earlier register bits)."""
         kept, seen = [], Space()
@@ -271,7 +282,6 @@ def multiplied(shape: Sequence[int], warps: int, lanes: int, sizes: Sequence[int
     """
     (m, n), inside = shape[-2:], log2(lanes)
     row, col = [n << k for k in range(log2(m))], [1 << k for k in range(log2(n))]
-    batch = batch_bits(shape)
     mine = max(0, len(row) + len(col) - inside - log2(warps))
     cols = min(len(col), max(mine // 2, mine - len(row)))
     rows = mine - cols
@@ -286,7 +296,7 @@ def multiplied(shape: Sequence[int], warps: int, lanes: int, sizes: Sequence[int
         lane += bits[low : low + there]
         rest += bits[low + there : len(bits) - (count - low)]
         last += bits[len(bits) - (count - low) :]
-    places = [*rest, *batch]
+    places = [*rest, *powers(m * n, product(shape))]
     kept = places[log2(warps) :]
     return Layout(tuple(shape), (*reg, *last, *kept), pad(lane, inside), pad(places[: log2(warps)], log2(warps)))
 
@@ -311,9 +321,13 @@ def spread_operand(which: str, grid: tuple[int, int], count: int, stride: int,
     return own + spare if which == "a" else spare + own, repeats
 
 
-def batch_bits(shape: Sequence[int]) -> list[int]:
-    """The images of the bits of all axes but the last two."""
-    return powers(shape[-2] * shape[-1], product(shape))
+def warps_of_matrix(shape: Sequence[int], warps: int) -> int:
+    """How many warps share each matrix of a batch, see `Layout.batched`.
+
+    >>> warps_of_matrix((2, 16, 16), 4), warps_of_matrix((16, 16, 16), 4)
+    (2, 1)
+    """
+    return max(1, warps // product(shape[:-2]))
 
 
 # --- conversions ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import types as T
 from ....named_tuples import NamedTuple
-from ...gpu.layout.linear import Layout, in_matrix, span_of
+from ...gpu.layout.linear import Layout, in_matrix, span_of, warps_of_matrix
 from ...gpu.lower.words import pack_words
 from . import fragments
 from .statements import statement
@@ -47,13 +47,13 @@ def fits(a: T.Tile, b: T.Tile, out: T.Tile, precision: str, sm: int) -> bool:
 
 
 def warp_grid(shape: Sequence[int], warps: int, by_rows: bool = False) -> tuple[int, int]:
-    """(warps along M, warps along N): the longer dimension of each warp's tile is halved first. With `by_rows` warps
-    have whole rows, if there are 16 for each.
+    """(warps along M, warps along N) of each matrix: the longer dimension of a warp's tile is halved first. With
+    `by_rows` warps have whole rows, if there are 16 for each.
 
-    >>> warp_grid((128, 64), 8), warp_grid((128, 64), 8, True), warp_grid((64, 64), 8, True)
-    ((4, 2), (8, 1), (4, 2))
+    >>> warp_grid((128, 64), 8), warp_grid((128, 64), 8, True), warp_grid((64, 64), 8, True), warp_grid((2, 64, 64), 8)
+    ((4, 2), (8, 1), (4, 2), (2, 2))
     """
-    m, n = shape[-2:]
+    (m, n), warps = shape[-2:], warps_of_matrix(shape, warps)
     if by_rows and m >= 16 * warps:
         return warps, 1
     along_m = along_n = 1
@@ -67,13 +67,15 @@ def warp_grid(shape: Sequence[int], warps: int, by_rows: bool = False) -> tuple[
 
 def accumulator(out: T.Tile, warps: int, by_rows: bool = False) -> Layout:
     """The layout of the result of a dot of this type."""
-    return fragments.accumulator(out.shape, *warp_grid(out.shape, warps, by_rows))
+    matrix = fragments.accumulator(out.shape[-2:], *warp_grid(out.shape, warps, by_rows))
+    return matrix.batched(out.shape, warps)
 
 
 def operands(a: T.Tile, b: T.Tile, out: T.Tile, warps: int, by_rows: bool = False) -> tuple[Layout, ...]:
     """The layouts of the operands: each warp has those of its part of the result."""
     grid = warp_grid(out.shape, warps, by_rows)
-    return tuple(fragments.operand(t.shape, t.element.bits, *grid, operand) for t, operand in zip((a, b), "ab"))
+    matrices = (fragments.operand(t.shape[-2:], t.element.bits, *grid, which) for t, which in zip((a, b), "ab"))
+    return tuple(matrix.batched(t.shape, warps) for t, matrix in zip((a, b), matrices))
 
 
 def dot(g: NvLowering, op: Op, a: Sequence[Val], b: Sequence[Val], acc: Sequence[Val]) -> list[Val]:
