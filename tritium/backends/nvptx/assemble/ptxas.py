@@ -116,7 +116,7 @@ _CLOSE, _CLOSE_ALONE = 0.9, 0.8
 _FEW, _FAR = 512, 0.6  # threads on an SM that hide little of each other's latency; of the registers in use, for more
 _MORE, _FEWER = 1280, 0.75  # the same of more threads, in kernels without products
 _ATTEMPTS = 2  # to assemble a kernel with fewer registers
-_MANY, _LARGE = 256, 400_000  # words spilled; characters of a text that takes too long to be assembled twice
+_MANY, _LARGE = 256, 1_000_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
 def directed(ptx: str, threads: int, directive: str) -> str:
