@@ -133,3 +133,28 @@ def test_a_tile_and_its_transpose_share_a_buffer():
     np.testing.assert_allclose(g[:64, :32], p @ z, atol=1e-2 * np.abs(p @ z).max())
     ds = p * (y @ z.T)
     np.testing.assert_allclose(k[:64, :32], ds @ x, atol=1e-2 * np.abs(ds @ x).max())
+
+
+@triton.jit
+def wide_heads(q, g, k, out, n, N: tl.constexpr, D: tl.constexpr):
+    """Gradients of 32 rows: `x` is multiplied as it is and transposed, `y` transposed."""
+    i, j, d = tl.arange(0, 32), tl.arange(0, N), tl.arange(0, D)
+    at = i[:, None] * D + d[None, :]
+    x, y, acc = tl.load(q + at), tl.load(g + at), tl.zeros((N, D), tl.float32)
+    for start in range(0, n, N):
+        z = tl.load(k + (start + j)[:, None] * D + d[None, :], mask=(start + j)[:, None] < n, other=0.0)
+        p = tl.dot(z, x.T) * tl.dot(z, y.T)
+        acc = tl.dot(p.to(tl.float16), x, acc)
+    tl.store(out + j[:, None] * D + d[None, :], acc)
+
+
+@pytest.mark.parametrize("arch, warps", [(80, 4), (89, 1), (90, 2)])
+def test_operands_that_registers_should_not_hold_are_shared_once(check, arch, warps):
+    rng = np.random.default_rng(2)
+    x, y, k = (rng.integers(-2, 3, (rows, 256)).astype(np.float16) / 8 for rows in (32, 32, 40))
+    args = x, y, k, np.zeros((16, 256), np.float32), 40, 16, 256
+    check(wide_heads, *args, arch=arch, warps=warps, stages=1, tolerance=1e-2)
+    types = {"q": "*fp16", "g": "*fp16", "k": "*fp16", "out": "*fp32", "n": "i32"}
+    _, text, loop = lowered(wide_heads, types, {"N": 16, "D": 256}, 2)
+    read = re.findall(r"= (\w+) .*tile<(?:32x256|256x32)xf16>\n", loop)
+    assert ":2 = share " in text.replace(loop, "") and sorted(read) == ["buffer_load"] * 3 + ["trans"] * 2

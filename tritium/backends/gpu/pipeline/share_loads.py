@@ -10,6 +10,9 @@ Without asynchronous copies (a single stage, rows that are not aligned) the tile
 that reads them, and go through shared memory each for itself, between two barriers. This way they take no registers
 while other dots multiply, and all of them take two barriers. It is for loops with several MMAs on registers: those on
 shared memory write their operands themselves.
+
+An operand that the loop does not change is written before it, if it takes more registers of a thread than a loop may
+hold (`CostModel.held_bytes`). Otherwise it would take them, or be converted in each iteration.
 """
 
 from __future__ import annotations
@@ -21,41 +24,60 @@ from .... import ops
 from ....ir.builder import several
 from ....ir.core import Module, Op, Result, Value, op_of, walk
 from ....ir.rewrite import Rewriter, copy_region, effects, sweep
+from ....passes.dce import dce
 from .. import ops as gpu_ops
+from ..layout.rematerialization import Rematerialization
 from ..ops import bytes_of
 from ..target import Target
 from .capabilities import capabilities
-from .loop_info import LoopInfo
+from .loop_info import LoopInfo, untransposed
 
 
 def share_loads(module: Module, target: Target) -> Module:
-    """Stage loaded operands of innermost loops with several register dots in shared memory, if occupancy allows."""
-    if ops.for_ not in module.kinds or not any(map(_has_several, walk(module.body))):
+    """Stage operands of register dots in innermost loops in shared memory, if occupancy allows.
+
+    These are what a loop with several dots loads, and large ones that the loop does not change."""
+    if ops.for_ not in module.kinds or not any(map(_has_dots, walk(module.body))):
         return module
-    can = capabilities(target, module, None)
-    room = target.shared_bytes * module.attrs["num_warps"] // target.cost.warps_with_all_registers
+    can, warps = capabilities(target, module, None), module.attrs["num_warps"]
+    room = target.shared_bytes * warps // target.cost.warps_with_all_registers
+    taken = lambda tiles: sum(bytes_of(x.type) for x in tiles)
 
     def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
-        if not _has_several(op) or any(inner.kind.loop for inner in walk(op.regions[0])):
+        if not _has_dots(op) or any(inner.kind.loop for inner in walk(op.regions[0])):
             return None
         info = LoopInfo.of(op, can)
-        if len(info.in_registers) < 2:
-            return None
         tiles = {x: _axis(info, x) for dot in info.in_registers for x in _operands(dot) if _is_loaded(info, x)}
-        taken = sum(bytes_of(x.type) for x in tiles)
-        return _shared(b, info, tiles) if tiles and taken <= room else None
+        if len(info.in_registers) < 2 or taken(tiles) > room:
+            tiles = {}
+        outer = _unchanged(info, target, warps)
+        if taken({**tiles, **outer}) > room:
+            outer = {}
+        return _shared(b, info, tiles, outer) if tiles or outer else None
 
-    return sweep(module, rule)
+    return sweep(module, rule, dce)
 
 
-def _has_several(op: Op) -> bool:
-    """True for a loop with several dots."""
-    return op.kind is ops.for_ and sum(inner.kind is ops.dot for inner in op.regions[0].ops) > 1
+def _has_dots(op: Op) -> bool:
+    """True for a loop with dots."""
+    return op.kind is ops.for_ and any(inner.kind is ops.dot for inner in op.regions[0].ops)
 
 
 def _operands(dot: Op) -> list[Value]:
     """What a dot multiplies, before it is transposed."""
-    return [x.operands[0] if type(x) is Op and x.kind is ops.trans else x for x in dot.operands[:2]]
+    return [untransposed(x)[0] for x in dot.operands[:2]]
+
+
+def _unchanged(info: LoopInfo, target: Target, warps: int) -> dict[Value, int]:
+    """The operands of dots that the loop does not change and registers should not hold, before they are transposed, and
+    the axes along which dots read words."""
+    remat, found = Rematerialization(), {}
+    for dot in info.in_registers:
+        for k, (x, layout) in enumerate(zip(dot.operands, target.mma.operands_of(dot, warps))):
+            (tile, transposed), held = untransposed(x), layout.registers * x.type.element.bytes
+            if held > target.cost.held_bytes and info.outside(tile) and remat.cost(tile) is None:
+                found.setdefault(tile, k if transposed else 1 - k)
+    return found
 
 
 def _is_loaded(info: LoopInfo, x: Value) -> bool:
@@ -74,26 +96,39 @@ def _axis(info: LoopInfo, x: Value) -> int:
     return info.can.axis(next(info.loads_behind(x)))
 
 
-def _shared(b: Rewriter, info: LoopInfo, tiles: dict[Value, int]) -> tuple[Value, ...]:
-    """The results of the loop on shared tiles."""
+def _shared(b: Rewriter, info: LoopInfo, tiles: dict[Value, int], outer: dict[Value, int]) -> tuple[Value, ...]:
+    """The results of the loop on shared tiles; `outer` are those that it does not change."""
     loop, body = info.loop, info.body
+    axes, written = {**tiles, **outer}, _share(b, outer, lambda x: x)
     with b.region([a.type for a in body.args], [a.name for a in body.args]) as region:
         names: dict[Value, tuple] = {old: (new,) for old, new in zip(body.args, region.args)}
         value = lambda x: names.get(op_of(x), (x,))[x.index if type(x) is Result and op_of(x) in names else 0]
         waiting: list[Op] = []
         buffers: dict[Value, Value] = {}
-        read = lambda x: gpu_ops.buffer_load(b, buffers[x], tile=x.type, axis=tiles[x])
+        load = lambda x, address: gpu_ops.buffer_load(b, address, tile=x.type, axis=axes[x])
+
+        def read(op: Op, x: Value) -> Value:
+            tile, transposed = untransposed(x)
+            if op in info.in_registers and tile in written:
+                found = load(tile, written[tile])
+                return ops.trans(b, found, order=(1, 0)) if transposed else found
+            return load(x, buffers[x]) if x in buffers else value(x)
+
         for op in _with_early_stores(body.ops[:-1]):
             if any(x in waiting for x in op.operands):
                 buffers |= _share(b, {x: tiles[x] for x in waiting}, value)
                 waiting = []
-            operands = [read(x) if x in buffers else value(x) for x in op.operands]
+            operands = [read(op, x) for x in op.operands]
             made = b.emit(op.kind, operands, op.attrs, [copy_region(b, r, names) for r in op.regions], op.loc)
             names[op] = several(made)
             waiting += [op] if op in tiles else []
-        gpu_ops.release(b, next(iter(buffers.values())))
+        if buffers:
+            gpu_ops.release(b, next(iter(buffers.values())))
         ops.yield_(b, *map(value, body.yields))
-    return several(b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,)))
+    outs = b.emit_as_is(ops.for_, loop.operands, loop.attrs, (region.block,))
+    if written:
+        gpu_ops.release(b, next(iter(written.values())))
+    return several(outs)
 
 
 def _with_early_stores(body: Sequence[Op]) -> list[Op]:
