@@ -37,6 +37,7 @@ from .rewrite.keep_rows import keep_rows
 from .rewrite.leave_early import leave_early
 from .rewrite.merge_repeated import merge_repeated
 from .rewrite.multiply_scaled import multiply_scaled
+from .rewrite.narrow_dots import narrow_dots
 from .rewrite.narrow_loops import narrow_loops
 from .rewrite.narrow_tiles import narrow_tiles
 from .rewrite.nest_loops import nest_loops
@@ -109,6 +110,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         on(split_clusters),
         on(sort_topk),
         on(reduce_in_chunks),
+        on(narrow_dots),
         on(split_dots),
         on(eliminate_redundant_loads),
         on(swap_operands),

@@ -52,7 +52,8 @@ class Mma(NamedTuple):
     in_shared(a, b, out, precision, warps): the MMA is asynchronous, and reads shared memory.
     vector(dot, warps): how many registers of the result the MMA takes and returns as one vector.
     gathers(dot, element, warps): how many neighbours along K a thread should load of an operand's elements that are
-    contiguous across it; None if transposing in shared memory costs nothing.
+    contiguous across it; None if transposing in shared memory costs nothing. subnormals: those of 16-bit floats are
+    multiplied, not taken for zero.
 
     The others are asked about asynchronous ones only. started(dot, warps): the layouts of a `dot_shared`, and of its
     lhs if that is in registers. takes(tile, operand, axis): operand "a" or "b" may be contiguous along `axis` in shared
@@ -75,6 +76,7 @@ class Mma(NamedTuple):
     scaled: Callable[..., tuple | None] = _none
     vector: Callable[..., int] = _one
     gathers: Callable[..., int] | None = None
+    subnormals: bool = True
 
     def result_of(self, dot: Op, warps: int) -> Any:
         """The layout of the result of a dot."""

@@ -86,7 +86,7 @@ def instructions(arch: str, nonkdim: int = 0, kpack: int = 1) -> Mma:
     def gathers(op: Op, element: T.Scalar, warps: int) -> int:
         return max(1, 8 // element.bytes) if vector(op, warps) > 1 else 1
 
-    return Mma(accumulator, operands, scaled=scaled, vector=vector, gathers=gathers)
+    return Mma(accumulator, operands, scaled=scaled, vector=vector, gathers=gathers, subnormals=family not in _FLUSHES)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -105,6 +105,9 @@ def plan(family: str, nonkdim: int, kpack: int, a: T.Tile, b: T.Tile, out: T.Til
     return Plan(chosen, grid, min(max(kpack, chosen.pack), depth // chosen.depth))
 
 
+_FLUSHES = ("cdna1", "cdna2")  # families that take subnormal f16 for zero
+
+
 def dot_as(arch: str) -> dict[T.Scalar, T.Scalar]:
     """Float types that an architecture multiplies as another one, which holds their values exactly.
 
@@ -118,7 +121,7 @@ def dot_as(arch: str) -> dict[T.Scalar, T.Scalar]:
     has = {t for product in PRODUCTS if family in product.families for t in (product.a, product.b)}
     if T.f16 not in has:
         return {}
-    subnormal = family not in ("cdna1", "cdna2")
+    subnormal = family not in _FLUSHES
     smallest = lambda t: 1 - t.bias - t.mantissa  # as a power of two
     return {t: T.f16 if subnormal or smallest(t) >= 1 - T.f16.bias else T.bf16
             for t in T.FLOATS if t.bits == 8 and t not in has}  # fmt: skip
