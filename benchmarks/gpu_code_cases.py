@@ -186,4 +186,8 @@ CASES = [
          {"H": 4, "DK": 128, "DV": 128, "BT": 64, "BV": 64}, 2, 2),
     Case(_LIBRARY, "scan_output", "2x*bf16 2x*fp32 *bf16 2x*fp32 *bf16 10x16", _tile(64, 64, 32, BLOCK_S=128), 4, 4),
     Case(_LIBRARY, "inductor_upsample", "2x*fp32 16", {"XBLOCK": 1024}, 4, 1),
+    Case(_LIBRARY, "selected_attention", "3x*bf16 *i32 *bf16 fp32 16",
+         {"ROWS": 8, "HEADS": 16, "D": 64, "SELECTED": 4, "BLOCK": 16}, 4, 1),
+    Case(_LIBRARY, "wide_head_gradients", "6x*bf16 2x*fp32 fp32 2x16", {"D": 512, "BLOCK_M": 16, "BLOCK_N": 32}, 8, 1),
+    Case(_LIBRARY, "widened_chunk_gradients", "7x*bf16 *fp32 16", {"D": 128, "DV": 128, "BLOCK": 64}, 4, 3),
 ]

@@ -436,3 +436,69 @@ def inductor_upsample(in_out_ptr0, in_ptr0, xnumel, XBLOCK: tl.constexpr):
     tmp43 = (tmp9 * tmp2).to(tl.int32)
     tmp44 = tl.load(in_ptr0 + (tmp43 + 32 * tmp42 + 1024 * x2), None, eviction_policy="evict_last")
     tl.store(in_out_ptr0 + x3, tmp40 + tmp44, None)
+
+
+@triton.jit
+def selected_attention(q, k, v, blocks, o, scale, T, ROWS: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr,
+                       SELECTED: tl.constexpr, BLOCK: tl.constexpr):
+    """Sparse attention: each row has blocks of keys of its own, so that products are batches of small matrices."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    head, d, n = tl.arange(0, HEADS), tl.arange(0, D), tl.arange(0, BLOCK)
+    at = (row[:, None, None] * HEADS + head[None, :, None]) * D + d[None, None, :]
+    x = tl.load(q + at, mask=row[:, None, None] < T, other=0.0)
+    top, total = tl.full((ROWS, HEADS), -1e30, tl.float32), tl.zeros((ROWS, HEADS), tl.float32)
+    acc = tl.zeros((ROWS, HEADS, D), tl.float32)
+    for s in range(SELECTED):
+        first = tl.load(blocks + row * SELECTED + s, mask=row < T, other=0) * BLOCK
+        key = first[:, None] + n[None, :]
+        inside = (key < T) & (key <= row[:, None])
+        y = tl.load(k + key[:, :, None] * D + d[None, None, :], mask=inside[:, :, None], other=0.0)
+        scores = tl.where(inside[:, None, :], tl.dot(x, tl.permute(y, (0, 2, 1))) * scale, -1e30)
+        higher = tl.maximum(top, tl.max(scores, 2))
+        p, less = tl.exp(scores - higher[:, :, None]), tl.exp(top - higher)
+        z = tl.load(v + key[:, :, None] * D + d[None, None, :], mask=inside[:, :, None], other=0.0)
+        acc = acc * less[:, :, None] + tl.dot(p.to(z.dtype), z)
+        total, top = total * less + tl.sum(p, 2), higher
+    tl.store(o + at, (acc / total[:, :, None]).to(o.dtype.element_ty), mask=row[:, None, None] < T)
+
+
+@triton.jit
+def wide_head_gradients(q, k, v, do, dk, dv, lse, delta, scale, T, stride, D: tl.constexpr, BLOCK_M: tl.constexpr,
+                        BLOCK_N: tl.constexpr):
+    """Gradients of keys and values whose heads fill the registers, without pipelining."""
+    m, d = tl.arange(0, BLOCK_M), tl.arange(0, D)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    at, inside = n[:, None] * stride + d[None, :], (n < T)[:, None]
+    key, value = tl.load(k + at, mask=inside, other=0.0), tl.load(v + at, mask=inside, other=0.0)
+    sum_k, sum_v = tl.zeros((BLOCK_N, D), tl.float32), tl.zeros((BLOCK_N, D), tl.float32)
+    for start in range(0, T, BLOCK_M):
+        row = start + m
+        there = row < T
+        x = tl.load(q + row[:, None] * stride + d[None, :], mask=there[:, None], other=0.0)
+        g = tl.load(do + row[:, None] * stride + d[None, :], mask=there[:, None], other=0.0)
+        high, less = tl.load(lse + row, mask=there, other=0.0), tl.load(delta + row, mask=there, other=0.0)
+        p = tl.exp2(tl.dot(x, tl.trans(key)) * scale - high[:, None])
+        sum_v = tl.dot(tl.trans(p).to(g.dtype), g, sum_v)
+        ds = p * (tl.dot(g, tl.trans(value)) - less[:, None])
+        sum_k = tl.dot(tl.trans(ds).to(x.dtype), x, sum_k)
+    tl.store(dk + at, sum_k.to(dk.dtype.element_ty), mask=inside)
+    tl.store(dv + at, sum_v.to(dv.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def widened_chunk_gradients(q, k, v, do, dq, dk, dv, decay, T, D: tl.constexpr, DV: tl.constexpr, BLOCK: tl.constexpr):
+    """Gradients within a chunk of decayed linear attention: all is widened to f32 as it is loaded."""
+    t, i, d, e = tl.program_id(0) * BLOCK, tl.arange(0, BLOCK), tl.arange(0, D), tl.arange(0, DV)
+    row = t + i
+    narrow, wide, inside = row[:, None] * D + d[None, :], row[:, None] * DV + e[None, :], (row < T)[:, None]
+    x, y = (tl.load(q + narrow, mask=inside, other=0.0).to(tl.float32),
+            tl.load(k + narrow, mask=inside, other=0.0).to(tl.float32))  # fmt: skip
+    z, g = (tl.load(v + wide, mask=inside, other=0.0).to(tl.float32),
+            tl.load(do + wide, mask=inside, other=0.0).to(tl.float32))  # fmt: skip
+    apart = (i[:, None] - i[None, :]) * tl.load(decay)
+    weight = tl.where(i[:, None] >= i[None, :], tl.exp(-apart), 0.0)
+    ds = tl.dot(g, tl.trans(z)) * weight
+    s = tl.dot(x, tl.trans(y)) * weight
+    tl.store(dq + narrow, tl.dot(ds, y).to(dq.dtype.element_ty), mask=inside)
+    tl.store(dk + narrow, tl.dot(tl.trans(ds), x).to(dk.dtype.element_ty), mask=inside)
+    tl.store(dv + wide, tl.dot(tl.trans(s), g).to(dv.dtype.element_ty), mask=inside)

@@ -37,14 +37,14 @@ def share_loads(module: Module, target: Target) -> Module:
     """Stage operands of register dots in innermost loops in shared memory, if occupancy allows.
 
     These are what a loop with several dots loads, and large ones that the loop does not change."""
-    if ops.for_ not in module.kinds or not any(map(_has_dots, walk(module.body))):
+    if ops.for_ not in module.kinds or not any(map(_may_gain, walk(module.body))):
         return module
     can, warps = capabilities(target, module, None), module.attrs["num_warps"]
     room = target.shared_bytes * warps // target.cost.warps_with_all_registers
     taken = lambda tiles: sum(bytes_of(x.type) for x in tiles)
 
     def rule(b: Rewriter, op: Op) -> tuple[Value, ...] | None:
-        if not _has_dots(op) or any(inner.kind.loop for inner in walk(op.regions[0])):
+        if not _may_gain(op) or any(inner.kind.loop for inner in walk(op.regions[0])):
             return None
         info = LoopInfo.of(op, can)
         tiles = {x: _axis(info, x) for dot in info.in_registers for x in _operands(dot) if _is_loaded(info, x)}
@@ -58,9 +58,12 @@ def share_loads(module: Module, target: Target) -> Module:
     return sweep(module, rule, dce)
 
 
-def _has_dots(op: Op) -> bool:
-    """True for a loop with dots."""
-    return op.kind is ops.for_ and any(inner.kind is ops.dot for inner in op.regions[0].ops)
+def _may_gain(op: Op) -> bool:
+    """True for a loop with several dots, or one that multiplies what the loop does not change."""
+    if op.kind is not ops.for_:
+        return False
+    inside, dots = {*op.regions[0].ops, *op.regions[0].args}, [x for x in op.regions[0].ops if x.kind is ops.dot]
+    return len(dots) > 1 or any(op_of(x) not in inside for dot in dots for x in _operands(dot))
 
 
 def _operands(dot: Op) -> list[Value]:
