@@ -176,14 +176,16 @@ def _restrict_by_lane(lo: Lowering, mask: Mask, m: Op, idx: Index) -> None:
     """Add a conjunction. A window, 0 <= x < n, is one comparison without signs: nothing is in it if n is negative.
     Windows of lanes come last: the first one is empty where a condition is false."""
     def terms(x: Value) -> list[Value]:
-        joined = type(x) is Op and x.kind is ops.and_ and x not in lo.buffers and x not in lo.assumed
-        return [z for y in x.operands for z in terms(y)] if joined else [x]
+        if type(x) is Op and x.kind is ops.and_ and x not in lo.buffers and x not in lo.assumed:
+            return [z for y in x.operands for z in terms(y)]
+        return [x]
 
     found = terms(m)
-    begins = {x: x.operands[0] for x in found if _compares(lo, x, ops.ge) and number(x.operands[1]) == 0}
-    ends = {x: x.operands[0] for x in found if _compares(lo, x, ops.lt) and x.operands[0] in begins.values()}
+    begins = {x: x.operands[0] for x in found if _compares(x, ops.ge, lo) and number(x.operands[1]) == 0}
+    ends = {x: x.operands[0] for x in found if _compares(x, ops.lt, lo) and x.operands[0] in begins.values()}
+    used = {*ends, *[x for x, at in begins.items() if at in ends.values()]}
     for x in found:
-        if x not in ends and begins.get(x) not in ends.values():
+        if x not in used:
             _restrict(lo, mask, x, idx)
     windows = [[lo.ev(y, idx) for y in x.operands] for x in ends]
     for at, n in sorted(windows, key=lambda window: lanes(window[0].type)):
@@ -193,7 +195,7 @@ def _restrict_by_lane(lo: Lowering, mask: Mask, m: Op, idx: Index) -> None:
         _add(lo, mask, lo.w.compare("icmp ult", *lo.spread((at, n))))
 
 
-def _compares(lo: Lowering, x: Value, kind: Any) -> TypeGuard[Op]:
+def _compares(x: Value, kind: Any, lo: Lowering) -> TypeGuard[Op]:
     """Whether a term of a mask is a comparison of signed integers."""
     if type(x) is not Op or x.kind is not kind or x in lo.buffers or x in lo.assumed:
         return False
