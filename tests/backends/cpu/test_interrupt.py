@@ -2,6 +2,7 @@
 
 import doctest
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,15 @@ def test_what_is_short_does_not_ask():
     short = add[(64,)](x, x, np.zeros_like(x), BLOCK=64)
     long = add[(1,)](x, x, np.zeros_like(x), BLOCK=4096)
     assert "@tt.poll" not in short.asm["llir"] and "@tt.poll" in long.asm["llir"]
+
+
+@pytest.mark.parametrize("block, every", [(2048, 4), (4096, 2), (8192, 1)])
+def test_one_of_a_few_programs_asks_where_they_are_not_long(block, every):
+    x = np.arange(9 * block, dtype=np.float32)
+    z = np.zeros_like(x)
+    text = add[(9,)](x, x, z, BLOCK=block).asm["llir"]
+    assert np.array_equal(z, 2 * x)
+    assert re.findall(r"%x\.\d+ = and i64 %i\.\d+, (\d+)", text) == [str(every - 1)] * (every > 1)
 
 
 def test_grids_of_more_programs_than_run_without_asking():

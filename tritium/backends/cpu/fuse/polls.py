@@ -30,6 +30,7 @@ _ATOMIC = 64  # and each element of an atomic
 _UNKNOWN = 16  # assumed trip count of a loop whose bounds are run-time values
 _MOST = 1 << 16
 _SHORT_PROGRAM = 1 << 14  # elements; the pool polls after a thousand programs that compute no more
+_LONG_PROGRAM = 1 << 17  # elements; a program that computes fewer polls once in 2, 4 or 8 programs
 _LONG_ITERATION = 1 << 14  # elements; an iteration that computes more polls every time
 
 
@@ -72,19 +73,21 @@ def is_long(op: Op) -> bool:
     return known is None or known * work(*op.regions) > _SHORT
 
 
-def is_long_program(body: Block) -> bool:
-    """Whether a kernel asks after programs. One that does not may be a function that calls nothing.
+def programs(body: Block) -> int:
+    """After how many programs a kernel polls, a power of two; 0 for never. One that never does may be a function that
+    calls nothing. Reading the clock takes as long as a thousand elements.
 
     >>> from tritium.ir.text import parse_module
-    >>> is_long_program(parse_module("kernel @k(%p: ptr<f32>) {}").body)
-    False
+    >>> kernel = "kernel @k(%x: tile<2048xf32>) {" + " %y = add %x, %x : tile<2048xf32>\\n" * 10 + "}"
+    >>> programs(parse_module("kernel @k(%p: ptr<f32>) {}").body), programs(parse_module(kernel).body)
+    (0, 4)
     """
     total = 0
     for op in body.ops:  # most long programs show it in their first ops
         total += _work_of(op)
-        if total > _SHORT_PROGRAM:
-            return True
-    return False
+        if total >= _LONG_PROGRAM:
+            return 1
+    return 0 if total <= _SHORT_PROGRAM else 1 << (_LONG_PROGRAM // total).bit_length() - 1
 
 
 def iterations(*blocks: Block) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeGuard
 
 from .... import ops
@@ -175,8 +175,10 @@ class Lowering(Emitter):
                 self.program = programs.index
                 w.effect(f"store volatile i64 {programs.index}, ptr {running}")
                 w.hide(programs.index)
-                if polls.is_long_program(body):
-                    w.call("void", "tt.poll", self.base)
+                if every := polls.programs(body):
+                    turn = w.binary("and", programs.index, w.const("i64", every - 1))
+                    with nullcontext() if every == 1 else self.when(w.compare("icmp eq", turn, w.const("i64", 0))):
+                        w.call("void", "tt.poll", self.base)
                 self.region = 1
                 self.block(body)
             w.ret()
