@@ -50,10 +50,12 @@ def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = No
 def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """Have loops and branches hand on less through memory, and leave only ops that `cpu` has instructions for: calls on
     scalars."""
+    from .fuse.flatten_branches import flatten_branches
+
     has = target_info(cpu)
     if module.functions:
         module = passes.run(module, (WITHOUT_TILES, *passes.CLEANUP), watch)
-    moved = passes.run(module, (passes.reduce_early, passes.sink_stores), watch)
+    moved = passes.run(module, (flatten_branches, passes.reduce_early, passes.sink_stores), watch)
     if moved is module and not module.functions and passes.is_legal(module, has):
         return module  # hoisted and swept before
     return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce), watch)

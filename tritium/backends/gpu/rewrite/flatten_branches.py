@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from .... import ops
 from ....ir import types as T
-from ....ir.builder import Builder
-from ....ir.core import Block, Module, Op, Value, walk
-from ....ir.rewrite import effects, substitute, sweep
+from ....ir.core import Block, Module, Op, walk
+from ....ir.rewrite import effects, sweep
+from ....passes.branches import flat
 from ....passes.dce import dce
 from ....passes.simplify import apply_rules
 from ..pipeline.loop_info import stages_of
@@ -56,7 +56,7 @@ def flatten_branches(module: Module) -> Module:
     found |= {op for op in module.body.ops if op.kind is ops.if_ and _chooses_scalars(op)}
     if not found:
         return module
-    rule = lambda b, op: _flat(b, op) if op.kind is ops.if_ and b.original in found else apply_rules(b, op)
+    rule = lambda b, op: flat(b, op) if op.kind is ops.if_ and b.original in found else apply_rules(b, op)
     return dce(sweep(module, rule))
 
 
@@ -74,14 +74,3 @@ def _is_pure(branch: Op, most: int = MOST) -> bool:
     inner = [op for region in branch.regions for op in walk(region) if not op.kind.terminator]
     able = not any(op.kind.control_flow or op.kind.mma or op.kind is ops.call or effects(op) for op in inner)
     return able and len(inner) <= most and not any(op.kind in (ops.div, ops.rem) for op in inner)
-
-
-def _flat(b: Builder, branch: Op) -> tuple[Value, ...]:
-    """The results of a branch, both sides computed."""
-    sides = [substitute(b, region, ()) for region in branch.regions]
-    return tuple(_chosen(b, branch.operands[0], *pair) for pair in zip(*sides))
-
-
-def _chosen(b: Builder, condition: Value, x: Value, y: Value) -> Value:
-    shape = T.shape(x.type)
-    return ops.select(b, ops.splat(b, condition, shape=shape) if shape else condition, x, y)
