@@ -61,13 +61,9 @@ def _is_cheap(op: Op) -> bool:
     kind = op.kind
     if kind in (ops.div, ops.rem):
         return T.element(op.type).is_float
-    return not effects(op) and kind.cost != "slow" if kind.elementwise else _is_plain(op)
+    return not effects(op) and kind.cost != "slow" if kind.elementwise else kind.cost == "free"
 
 
 def _is_computed(x: Value) -> bool:
     """Whether the loops that use a tile compute it."""
-    return type(x) is Op and (x.kind.elementwise or x.kind is ops.load or _is_plain(x))
-
-
-def _is_plain(op: Op) -> bool:
-    return op.kind in (ops.constant, ops.splat, ops.arange) or op.kind.view
+    return type(x) is Op and (x.kind.elementwise or x.kind is ops.load or x.kind.cost == "free")
