@@ -20,7 +20,8 @@ def arithmetic(x, y, scalar, o, N: tl.constexpr):
     tl.store(o + 3 * N + n, a * s + b)
     tl.store(o + 4 * N + n, tl.where(n % 2 == 0, s - a, s * s))
     tl.store(o + 5 * N + n, a * tl.load(y + n // 4))
-    tl.store(o + 6 * N, s * s - s)
+    tl.store(o + 6 * N + n, tl.fma(a, s, -(b * s)))
+    tl.store(o + 7 * N, s * s - s)
 
 
 def numbers(kind, count):
@@ -36,7 +37,22 @@ def numbers(kind, count):
 @pytest.mark.parametrize("count", [32, 64, 256, 2048])
 def test_arithmetic(check, kind, count):
     x, y = numbers(kind, count), numbers(kind, count)[::-1].copy()
-    check(arithmetic, x, y, numbers(kind, 7)[5:6], np.zeros(6 * count + 1, KINDS[kind]), count, warps=1)
+    check(arithmetic, x, y, numbers(kind, 7)[5:6], np.zeros(7 * count + 1, KINDS[kind]), count, warps=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_with_products_are_rounded_once(check, kind):
+    """(1 + e)^2 - (1 + 2e) is e^2, and zero if the product is rounded."""
+    e = 2.0**-6
+    x = np.full(64, 1 + e, np.float32).astype(KINDS[kind])
+    z = np.full(64, -1 - 2 * e, np.float32).astype(KINDS[kind])
+    check(fused, x, x, z, np.zeros(64, KINDS[kind]), 64, warps=1)
+
+
+@triton.jit
+def fused(x, y, z, o, N: tl.constexpr):
+    n = tl.arange(0, N)
+    tl.store(o + n, tl.fma(tl.load(x + n), tl.load(y + n), tl.load(z + n)))
 
 
 @triton.jit

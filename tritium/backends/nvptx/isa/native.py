@@ -172,18 +172,19 @@ PAIR_CASTS = {(T.f32, t): _narrow(name) for t, name in _FP8.items()} | {
 
 
 # --- 16-bit floats, two at a time -------------------------------------------------------------------------------------
-_PAIR_ROWS_SINCE = {T.f16: 53, T.bf16: 90}
+_PAIR_ROWS_SINCE = {(row, t): since for t, since in ((T.f16, 53), (T.bf16, 90)) for row in ("add", "sub", "mul")}
+_PAIR_ROWS_SINCE |= {("fma", T.f16): 53, ("fma", T.bf16): 80}
 
 
 def pair_rows(sm: int) -> frozenset[tuple[str, T.Scalar]]:
     """(row, type) of the arithmetic that one instruction does for two neighbours.
 
-    Its results are those of float32, rounded once more: that has more than twice the digits.
+    Sums, differences and products are those of float32, rounded once more: that has more than twice the digits.
 
     >>> len(pair_rows(80)), ("mul", T.bf16) in pair_rows(90)
-    (3, True)
+    (5, True)
     """
-    return frozenset((row, t) for t, since in _PAIR_ROWS_SINCE.items() if sm >= since for row in ("add", "sub", "mul"))
+    return frozenset(key for key, since in _PAIR_ROWS_SINCE.items() if sm >= since)
 
 
 # --- 16-bit floats: LLVM would find the pairs itself, after five lines for each ---------------------------------------
