@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import types as T
-from ....ir.core import Result
+from ....ir.core import Op, Result
 from .linear import Layout
 
 LARGE = 64  # registers of a tile that a thread should not try to hold all at once
+# Bytes of registers for what a thread loads of a large tile before it waits for the first. Sums of products leave none.
+AT_ONCE, REGISTER_BYTES = 128, 4
 
 
 def layout_of(x: Any) -> Any:
@@ -20,6 +22,14 @@ def layout_of(x: Any) -> Any:
     if found and type(found[0]) is not tuple:  # several results share the attribute
         raise ValueError(f"{x!r} has several layouts")
     return Layout(*found) if found and type(x.type) is T.Tile else None
+
+
+def loaded_late(load: Op, dots: bool) -> int:
+    """The elements that a thread loads of a large tile at once, when one of them is needed; 0 if it loads the tile
+    where the op stands, as one that is no more than that. Beside dots it loads vector by vector."""
+    layout, width, size = layout_of(load), load.attrs.get("vector") or 1, T.element(load.type).bytes
+    together = width * (1 if dots else AT_ONCE // max(REGISTER_BYTES, width * size))
+    return together if layout is not None and layout.registers >= LARGE and layout.registers > together else 0
 
 
 def splitting(source: Layout, target: Layout, needed: int, room: int) -> list[int]:

@@ -11,13 +11,10 @@ from ...llvm.numbering import NumberingWriter
 from ...llvm.writer import Val
 from .. import ops as gpu_ops
 from ..analysis.scalar_updates import is_ordered_update
-from ..layout.values import LARGE, layout_of
+from ..layout.values import LARGE, layout_of, loaded_late
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
 from .words import constant, memory_type, to_memory
-
-# Bytes of registers for what a thread loads of a large tile before it waits for the first. Sums of products leave none.
-AT_ONCE, REGISTER_BYTES = 128, 4
 
 
 def _groups(op: Op, pointers: Sequence[Val]) -> tuple[range, int]:
@@ -48,11 +45,10 @@ def load(g: Lowering, op: Op, pointers: Sequence[Val], mask: Sequence[Val] | Non
         return [_from_memory(w, t, x) for x in seen[key]]
 
     shares = op in g.overlapping and len(pointers) < LARGE
-    if not shares and (len(pointers) < LARGE or op.attrs["volatile"]):
+    beside = loaded_late(op, any(kind.mma for kind in g.module.kinds))
+    if not shares and (not beside or op.attrs["volatile"]):
         return [x for r in starts for x in vector(r)]
     found: dict[int, list[Val]] = {}
-    together = 1 if any(kind.mma for kind in g.module.kinds) else AT_ONCE // max(REGISTER_BYTES, width * t.bytes)
-    beside = width * together
 
     def element(r: int) -> Val:
         first = r - r % width

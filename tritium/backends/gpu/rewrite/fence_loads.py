@@ -27,7 +27,7 @@ from ....ir import types as T
 from ....ir.core import Block, Module, Op, Value, closure, op_of, walk
 from ....ir.rewrite import Rewriter, effects
 from .. import ops as gpu_ops
-from ..layout.values import LARGE, layout_of
+from ..layout.values import layout_of, loaded_late
 from ..target import Target
 from .unroll_loops import operations
 
@@ -35,14 +35,12 @@ from .unroll_loops import operations
 def fence_loads(module: Module, target: Target) -> Module:
     """Put a scheduling fence behind loads that do not depend on each other, before what is computed from them."""
     loads = [op for op in walk(module.body) if op.kind is ops.load]
-    if not target.cost.fenced_loads or not loads or module.attrs.get("producer_warps") or any(map(_is_late, loads)):
+    if not target.cost.fenced_loads or not loads or module.attrs.get("producer_warps"):
+        return module
+    dots = any(kind.mma for kind in module.kinds)
+    if any(loaded_late(load, dots) for load in loads):  # register by register: a fence would load all of it
         return module
     return _Fences(module, target).module(module)
-
-
-def _is_late(load: Op) -> bool:
-    """True for a tile that is loaded register by register, when they are asked for: a fence would load all of it."""
-    return _registers(load) >= LARGE
 
 
 def _registers(x: Value) -> int:
