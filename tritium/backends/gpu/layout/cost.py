@@ -37,13 +37,14 @@ def conversion_cost(choice: Choice, x: Value, layout: Layout) -> int:
 
 
 def recompute_cost(choice: Choice, placed: Placed, x: Op, layout: Layout, most: int) -> int:
-    """Bytes that change threads if a tile is recomputed, and those that its operations count as, at most `most`."""
+    """Bytes that change threads if a tile is recomputed, and those that its operations count as, at most `most`. An
+    operand that is read twice, as one that is joined with itself, counts once."""
     moves = x.kind in OPERAND  # data movement in registers is free
     total = 0 if moves else x.type.numel * choice.cost.operation_bytes
-    for k, y in enumerate(x.operands):
+    for y, wanted in dict.fromkeys((y, choice.operand_layout(x, k, layout)) for k, y in enumerate(x.operands)):
         if total >= most:
             return most
-        total += transfer_cost(choice, placed, y, choice.operand_layout(x, k, layout), most - total)
+        total += transfer_cost(choice, placed, y, wanted, most - total)
     return min(total, most)
 
 
