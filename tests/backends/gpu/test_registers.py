@@ -174,6 +174,7 @@ def test_more_blocks_find_room_without_products():
     """Four blocks of 256 threads with 60 registers fit, five with 48: enough, and not many fewer."""
     of = lambda threads, registers, shared=1024: room_for_more(HOPPER, Traits(threads), {"n_regs": registers}, shared)
     assert of(256, 60) == [48] and of(256, 80) == [64] and of(128, 62) == [48, 56]
+    assert of(128, 104) == [80, 96]  # few threads find room: one block more would do
     assert not of(256, 65 * 1024) and not of(256, 60, 50000) and not of(128, 48) and not of(1024, 60)
 
 

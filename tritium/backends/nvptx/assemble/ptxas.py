@@ -220,6 +220,8 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     [168]
     >>> room_for_more(hopper, Traits(128), {"n_regs": 186, "n_spills": 0}, 256)
     [168]
+    >>> room_for_more(hopper, Traits(128), {"n_regs": 104, "n_spills": 0}, 16896)
+    [80, 96]
     >>> room_for_more(hopper, Traits(256), {"n_regs": 60, "n_spills": 0}, 256)
     [48]
     """
@@ -230,13 +232,16 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     waits, few = traits.products and traits.async_copies, (blocks - 1) * traits.threads <= _FEW
     if not waits and (used.get("n_spills", 0) or traits.products and not few):
         return []
-    last, close = (blocks, _FAR) if few else (_MORE // traits.threads, _FEWER)
+    last, close = _MORE // traits.threads, _FEWER
+    if few:
+        last, close = blocks if traits.products else max(blocks, last), _FAR
     if waits:
         last, close = blocks, _CLOSE_ALONE if blocks == 2 else _CLOSE
+    least = lambda count: (close if count == blocks else _FEWER) * used["n_regs"]
     fitting = [count for count in range(last, blocks - 1, -1)
                if shared <= has.shared_of(count) and count * warps <= has.warps]  # fmt: skip
-    allowed = dict.fromkeys(has.registers_of(count * warps) for count in fitting)
-    return [most for most in allowed if most >= close * used["n_regs"]][:_ATTEMPTS]
+    allowed = ((has.registers_of(count * warps), least(count)) for count in fitting)
+    return list(dict.fromkeys(most for most, enough in allowed if most >= enough))[:_ATTEMPTS]
 
 
 def failure(said: str) -> Any:
