@@ -204,3 +204,21 @@ def test_the_traits_say_of_loops_around_products_whether_they_are_short():
         source = ASTSource(product, words | dict.fromkeys(constants, "constexpr"), constants)
         kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=2))
         assert Traits.read(kernel.metadata._asdict()).short_loops is (trips == "128")
+
+
+@triton.jit
+def one_by_one(x, o, n, BLOCK: tl.constexpr):
+    """A loop that loads, computes and stores a tile in each iteration."""
+    at = tl.arange(0, BLOCK)
+    for i in range(0, n):
+        tl.store(o + i * BLOCK + at, tl.load(x + i * BLOCK + at) * 2)
+
+
+@pytest.mark.parametrize(("block", "waits"), [(128, True), (256, True), (512, False)])
+def test_the_traits_say_whether_loops_load_little(block, waits):
+    """A word or two of a thread: as many threads as there can be are to hide that it waits for them."""
+    source = ASTSource(one_by_one, {"x": "*fp32", "o": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": block})
+    kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=4))
+    traits = Traits.read(kernel.metadata._asdict())
+    assert traits.waits is waits
+    assert room_for_more(HOPPER, traits, {"n_regs": 38, "n_spills": 0}, 0) == ([32] if waits else [])

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import ops
+from ...ir import types as T
 from ...ir.core import walk
 from ...passes.regions import trip_count
 from ..gpu import ops as gpu_ops
+from ..gpu.layout.values import layout_of
 from .assemble.traits import Traits
 from .isa import wgmma
 
@@ -21,7 +23,7 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
     >>> module = parse_module('kernel @k(%p: ptr<i32>) { print %p {prefix="p"} }')
     >>> traits_of(module.replace(attrs={"num_warps": 4}), NvTarget.of("90a"))
     Traits(threads=128, registers=None, products=False, async_copies=False, exchanges=False, sums=(), calls=True,
-           short_loops=False)
+           short_loops=False, waits=False)
     """
     warps = module.attrs["num_warps"]
     made = [op for block in (module.body, *(function.body for function in module.functions)) for op in walk(block)]
@@ -39,7 +41,25 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
         calls=any(op.kind.message for op in made) or mentions(".extern"),
         short_loops=any(op.kind is ops.for_ and trip_count(op) and any(x in products for x in op.regions[0].ops)
                         for op in made),
+        waits=not products and _waits(made),
     )
+
+
+def _waits(made: list[Any]) -> bool:
+    """Whether loops load, and no more in an iteration than a thread is done with at once."""
+    loops = [[load for region in op.regions for load in walk(region) if load.kind is ops.load]
+             for op in made if op.kind.loop]  # fmt: skip
+    loaded = [sum(map(_words, loads)) for loads in loops]
+    return 0 < max(loaded, default=0) <= _FEW_WORDS
+
+
+_FEW_WORDS = 2  # chosen
+
+
+def _words(load: Any) -> int:
+    """Registers of a thread that a load fills."""
+    layout = layout_of(load)
+    return 1 if layout is None else -(-layout.registers * T.element(load.type).bytes // 4)
 
 
 def _is_product(op: Any, target: Any, warps: int) -> bool:

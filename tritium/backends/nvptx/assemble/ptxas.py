@@ -210,7 +210,8 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     used many more registers than that.
 
     It is for kernels that wait for copies, for those of which few threads find room, and for those without products:
-    while one block waits, another computes. The driver's compiler uses more registers than it needs.
+    while one block waits, another computes. A loop that loads a word or two in an iteration waits for it each time:
+    only other threads hide that, as many as there can be. The driver's compiler uses more registers than it needs.
 
     >>> from tritium.backends.occupancy import MACHINES
     >>> hopper, waits = MACHINES["cuda"][90], Traits(256, products=True, async_copies=True)
@@ -224,6 +225,8 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     [80, 96]
     >>> room_for_more(hopper, Traits(256), {"n_regs": 60, "n_spills": 0}, 256)
     [48]
+    >>> room_for_more(hopper, Traits(128, waits=True), {"n_regs": 38, "n_spills": 0}, 0)
+    [32]
     """
     if traits.registers is not None or "n_regs" not in used:
         return []
@@ -232,7 +235,7 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     waits, few = traits.products and traits.async_copies, (blocks - 1) * traits.threads <= _FEW
     if not waits and (used.get("n_spills", 0) or traits.products and not few):
         return []
-    last, close = _MORE // traits.threads, _FEWER
+    last, close = (has.threads if traits.waits else _MORE) // traits.threads, _FEWER
     if few:
         last, close = blocks if traits.products else max(blocks, last), _FAR
     if waits:
