@@ -1,7 +1,7 @@
 """What it costs to have a tile in another layout than its own, in bytes that change threads.
 
-An operation on an element counts as `CostModel.operation_bytes`. `placed(x, layout)` is the value that exists already,
-or None.
+An operation on an element counts as `CostModel.operation_bytes`. `placed(x, layout)` is true if the value is there
+already, or will be before the loop.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .choose import Choice
 from .linear import Layout, conversion
 from .rules import OPERAND, recomputes_in
 
-Placed = Callable[[Value, Layout | None], Value | None]
+Placed = Callable[[Value, Layout | None], bool]
 
 
 def transfer_cost(choice: Choice, placed: Placed, x: Value, layout: Layout | None, most: int) -> int:
     """Bytes that change threads for `x` to be in `layout`, at most `most`."""
     cost = choice.remat.cost(x)
-    if cost == 0 or placed(x, layout) is not None:
+    if cost == 0 or placed(x, layout):
         return 0
     if cost is not None:
         return min(cost, most)
@@ -32,8 +32,10 @@ def transfer_cost(choice: Choice, placed: Placed, x: Value, layout: Layout | Non
 
 
 def conversion_cost(choice: Choice, x: Value, layout: Layout) -> int:
-    """Bytes that change threads if a tile is converted from its anchor."""
-    return bytes_of(x.type) if conversion(choice.anchor(x), layout) in ("lanes", "shared") else 0
+    """Bytes that change threads if a tile is converted from its anchor. Conditions are made bytes by an operation."""
+    if conversion(choice.anchor(x), layout) not in ("lanes", "shared"):
+        return 0
+    return bytes_of(x.type) + (x.type.numel * choice.cost.operation_bytes if T.element(x.type) is T.i1 else 0)
 
 
 def recompute_cost(choice: Choice, placed: Placed, x: Op, layout: Layout, most: int) -> int:

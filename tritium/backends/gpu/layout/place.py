@@ -58,6 +58,15 @@ class Placement:
                 return found
         return None
 
+    def costs_nothing(self, old: Value, layout: Layout | None) -> bool:
+        """True if a value is there in a layout, or will be converted to it before the innermost loop, as a thread holds
+        little of it."""
+        if layout is None or self.find(old, layout) is not None:
+            return True
+        inner = max((k for k, scope in enumerate(self.scopes) if scope.loop), default=0)
+        little = layout.registers * old.type.element.bytes <= self.choice.cost.held_bytes // 4
+        return little and any((old, self.choice.anchor(old)) in scope.made for scope in self.scopes[:inner])
+
 
 def place_layouts(module: Module, choice: Choice) -> tuple[Module, dict[Op, Layout]]:
     """The module with layouts as chosen, and the loads that had better have the layout of a user."""
@@ -101,7 +110,7 @@ def _relayout(p: Placement, x: Value, layout: Layout) -> Value:
     """An anchored tile in another layout: rematerialized from tiles that are cheaper to convert, or converted."""
     with _outside_loops(p, x, layout):
         converting = conversion_cost(p.choice, x, layout)
-        if recomputes_in(x, layout) and recompute_cost(p.choice, p.find, x, layout, converting) < converting:
+        if recomputes_in(x, layout) and recompute_cost(p.choice, p.costs_nothing, x, layout, converting) < converting:
             p.may_be_dead = True
             found = _rematerialize(p, x, layout)
         else:
