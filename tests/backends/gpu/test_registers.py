@@ -178,8 +178,8 @@ def test_more_blocks_find_room_without_products():
     assert not of(256, 65 * 1024) and not of(256, 60, 50000) and not of(128, 48) and not of(1024, 60)
 
 
-@pytest.mark.parametrize(("spills", "kept"), [(0, 80), (1, 85)])
-def test_fewer_registers_are_taken_only_without_spills(monkeypatch, spills, kept):
+@pytest.mark.parametrize(("spills", "kept"), [(0, 80), (4, 80), (5, 85)])
+def test_fewer_registers_are_taken_only_with_few_spills(monkeypatch, spills, kept):
     made = {False: (b"free", {"n_regs": 85, "n_spills": 0}), True: (b"tight", {"n_regs": 80, "n_spills": spills})}
     monkeypatch.setattr(stages, "_assembled", lambda text, options, traits: made[".maxnreg 80" in text])
     metadata = {"name": "k", "shared": 73728, "traits": WAITS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -133,7 +134,7 @@ def _with_other_registers(text: str, options: Options, traits: Traits, binary: b
     for fewer in ptxas.room_for_more(has, traits, used, shared) if _is_hopper(options) else ():
         with contextlib.suppress(OutOfResources):  # some instructions need more registers than that
             found, tight = asking(fewer)
-            if not tight.get("n_spills", 1):
+            if tight.get("n_spills", math.inf) <= ptxas.spills_allowed(has, traits, used):
                 return found, tight
     return binary, used
 

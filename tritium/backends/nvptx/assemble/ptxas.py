@@ -112,10 +112,11 @@ def has_lines(ptx: str) -> bool:
 
 
 # Of the registers in use: with fewer, the assembler would have to spill. The second is where one block is alone.
-_CLOSE, _CLOSE_ALONE = 0.9, 0.8
+_CLOSE, _CLOSE_ALONE = 0.85, 0.8
 _FEW, _FAR = 512, 0.6  # threads on an SM that hide little of each other's latency; of the registers in use, for more
 _MORE, _FEWER = 1280, 0.75  # the same of more threads, in kernels without products
 _ATTEMPTS = 2  # to assemble a kernel with fewer registers
+_LITTLE = 4  # words that a thread may spill for one more block, where few threads find room
 _MANY, _LARGE = 256, 1_000_000  # words spilled; characters of a text that takes too long to be assembled twice
 
 
@@ -245,6 +246,21 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
                if shared <= has.shared_of(count) and count * warps <= has.warps]  # fmt: skip
     allowed = ((has.registers_of(count * warps), least(count)) for count in fitting)
     return list(dict.fromkeys(most for most, enough in allowed if most >= enough))[:_ATTEMPTS]
+
+
+def spills_allowed(has: Machine, traits: Traits, used: dict[str, int]) -> int:
+    """The words that a thread may spill for one more block, where it gets fewer registers than are in use: a few where
+    few threads find room, in kernels that wait for copies and in those without products.
+
+    >>> from tritium.backends.occupancy import MACHINES
+    >>> hopper, waits = MACHINES["cuda"][90], Traits(128, products=True, async_copies=True)
+    >>> [spills_allowed(hopper, waits, {"n_regs": count}) for count in (184, 60)]
+    [4, 0]
+    >>> [spills_allowed(hopper, traits, {"n_regs": 163}) for traits in (Traits(256), Traits(256, products=True))]
+    [4, 0]
+    """
+    blocks = has.warps_of(used["n_regs"]) * has.warp_size // traits.threads
+    return _LITTLE if blocks * traits.threads <= _FEW and (traits.async_copies or not traits.products) else 0
 
 
 def failure(said: str) -> Any:
