@@ -9,6 +9,7 @@ import tritium as triton
 import tritium.language as tl
 from tests.backends.gpu.modules import module_of
 from tests.backends.gpu.samples import data, rng
+from tests.backends.gpu.test_redundant_loads import ttgir_of
 from tritium.insight import emulator
 
 pytestmark = pytest.mark.sampled
@@ -76,6 +77,42 @@ def test_rows_that_depend_on_other_rows(check, arch, block, warps):
     order = rng.permutation(trips * 64).astype("i4").reshape(trips, 64)
     args = data("f2", block, trips * deep), data("f2", trips * deep, 64), order, data("f4", trips * 64)
     check(picked, *args, np.zeros((block, 64), "f4"), trips, block, 64, deep, arch=arch, warps=warps)
+
+
+@triton.jit
+def gathered(a_ptr, b_ptr, order_ptr, left_ptr, right_ptr, c_ptr, M, N, trips, BM: tl.constexpr, BN: tl.constexpr,
+             BK: tl.constexpr):
+    """Products of rows in an order that is loaded; each has a scale of its row and of its column along K."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    row = tl.load(order_ptr + m)
+    mask, total = row < M, tl.zeros((BM, BN), tl.float32)
+    for s in range(0, trips):
+        a = tl.load(a_ptr + row[:, None] * (trips * BK) + (s * BK + k)[None, :], mask=mask[:, None], other=0.0)
+        b = tl.load(b_ptr + (s * BK + k)[:, None] * BN + n[None, :])
+        left = tl.load(left_ptr + row * trips + s, mask=mask, other=0.0)
+        total += tl.dot(a, b) * left[:, None] * tl.load(right_ptr + n % N * trips + s)[None, :]
+    tl.store(c_ptr + row[:, None] * BN + n[None, :], total, mask=mask[:, None])
+
+
+def of_gathered(block, trips, left, columns):
+    """Arguments: `left` of the rows there are, in any order, and indices past them."""
+    order = np.append(rng.permutation(left), [left + 3] * (block - left)).astype("i4")
+    args = data("f2", left, trips * 32), data("f2", trips * 32, 64), order, data("f4", left, trips)
+    return *args, data("f4", columns, trips), np.zeros((left, 64), "f4"), left, columns, trips, block, 64, 32
+
+
+@pytest.mark.parametrize("left", [1, 13, 16])
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize(("arch", "block", "warps"), ARCHS)
+def test_rows_of_an_order(check, arch, block, warps, stages, left):
+    for trips, columns in ((0, 64), (1, 64), (3, 17)):
+        check(gathered, *of_gathered(block, trips, left, columns), arch=arch, warps=warps, stages=stages)
+
+
+def test_rows_of_an_order_are_converted_before_the_loop():
+    text = ttgir_of(gathered, of_gathered(64, 3, 13, 17), num_stages=3, launch_checks=False)
+    before, loop = text.split(" = for ")
+    assert "convert" in before and "convert" not in loop.split("\n  }\n")[0]
 
 
 @triton.jit
