@@ -247,6 +247,14 @@ def _narrow(s, guard, operands, name):
     s.set(target, code(low) | code(high) << np.uint16(8), guard)
 
 
+def _pack_bytes(s, guard, operands, kind):
+    """Two integers as bytes, the second one lowest, below half of the third operand."""
+    target, high, low, rest = operands
+    least, most = (-128, 127) if kind == "s" else (0, 255)
+    byte = lambda x: (np.clip(s.get(x).view(np.int32), least, most) & 255).astype(np.uint32)
+    s.set(target, byte(low) | byte(high) << np.uint32(8) | np.uint32(int(rest)) << np.uint32(16), guard)
+
+
 def _widen(s, guard, operands, name):
     target, source = operands
     pair = np.ascontiguousarray(s.get(source)).view(np.uint8).view(_EIGHT[name][0]).astype(np.float16)
@@ -424,6 +432,7 @@ INSTRUCTIONS = [
     (r"bar\.warp\.sync", lambda s, guard, operands: s.m.warp_barrier(guard)),
     (r"cvt\.rn\.satfinite\.(\w+)\.f32", _narrow),
     (r"cvt\.rn\.f16x2\.(\w+)", _widen),
+    (r"cvt\.pack\.sat\.([su])8\.s32\.b32", _pack_bytes),
     (r"\.reg", _registers),
     (r"setp\.(eq|ne|gt)\.[bu]32", _compare),
     (r"exit", _exit),

@@ -64,6 +64,12 @@ def _saturate(x, sign, bits, _source):
     return np.array(flat, np.dtype(f"u{max(bits, 8) // 8}")).reshape(x.shape)
 
 
+def _add_toward_zero(x, y):
+    """The sum, or its neighbour nearer to zero where float64 says that it is too large."""
+    near, exact = x + y, x.astype(np.float64) + y
+    return np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near)
+
+
 def _cut(x, source, unsigned, size):
     """As the instruction has it: of a nan it makes 0 if both have 32 bits, else the sign bit."""
     bits = 32 if size == "i" else 64
@@ -211,6 +217,7 @@ TABLE = [
     (r"llvm\.nvvm\.rsqrt\.approx\.ftz\.f", _in_f64(lambda x: 1 / np.sqrt(x))),
     (r"llvm\.nvvm\.rcp\.approx\.ftz\.f", _in_f64(lambda x: 1 / x)),
     (r"llvm\.nvvm\.div\.full", _in_f64(np.divide)),
+    (r"llvm\.nvvm\.add\.rz\.f", _plain(_add_toward_zero)),
     (r"llvm\.nvvm\.ff2(b?f16)x2\.rn", _plain(_pair)),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])", _register),
     (r"llvm\.nvvm\.read\.ptx\.sreg\.cluster\.ctarank", _rank),

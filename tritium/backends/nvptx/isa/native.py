@@ -94,6 +94,14 @@ def _poly(w: NumberingWriter, x: Val, coefficients: Sequence[float]) -> Val:
     return total
 
 
+def _round(g: NvLowering, x: Val) -> Val:
+    """Half of one away from zero, then towards zero twice: the sum is not rounded past an integer. LLVM's own rounds
+    the sum to nearest, and selects among three results."""
+    w = g.w
+    half = w.intrinsic("copysign", "float", w.const("float", 0.5), x)
+    return w.intrinsic("trunc", "float", _nvvm(g, "add.rz.f", "float", x, half))
+
+
 # The fast forms Triton users get for f32: two units in the last place, denormals flushed. Everything else is computed
 # as on the other targets.
 NATIVE = {
@@ -105,6 +113,7 @@ NATIVE = {
     ("tanh", T.f32): _tanh,
     ("sqrt", T.f32): _approximate("sqrt.approx.ftz.f"),
     ("rsqrt", T.f32): _approximate("rsqrt.approx.ftz.f"),
+    ("round", T.f32): _round,
     ("rem", T.f32): remainder.emit,  # LLVM's own rounds the quotient
     ("rem", T.f64): remainder.emit,
 }
@@ -136,6 +145,21 @@ def float_to_int(g: NvLowering, x: Val, to: T.Scalar) -> Val:
     if (x.type, to.bits) == ("float", 32):
         return y
     return w.select(w.compare("fcmp uno", x, x), w.const(out, 0), y)
+
+
+def _to_bytes(name: str) -> PairCast:
+    def emit(g: NvLowering, low: Val, high: Val) -> list[Val]:
+        """To 32 bits, then to 8. From sm_90 on ptxas makes one instruction of the three."""
+        x, y = (float_to_int(g, v, T.i32) for v in (low, high))
+        text = f'call i32 asm "cvt.pack.sat.{name}.s32.b32 $0, $1, $2, 0;", "=r,r,r"({y.typed}, {x.typed})'
+        both = g.w.cast("trunc", g.w.emit("i32", text, x, y), "i16")
+        pair = g.w.cast("bitcast", both, "<2 x i8>")
+        return [g.w.extract(pair, k) for k in range(2)]
+
+    return emit
+
+
+_BYTE_PAIRS = {(T.f32, T.i8): _to_bytes("s8"), (T.f32, T.u8): _to_bytes("u8")}
 
 
 # --- 8-bit floats, two at a time ------------------------------------------------------------------------------------
@@ -191,7 +215,7 @@ def pair_rows(sm: int) -> frozenset[tuple[str, T.Scalar]]:
 HALF_PAIRS_SINCE = 80
 
 
-def _round(name: str, type_: str) -> PairCast:
+def _halves(name: str, type_: str) -> PairCast:
     def emit(g: NvLowering, low: Val, high: Val) -> list[Val]:
         pair = _nvvm(g, f"ff2{name}x2.rn", type_, high, low)
         return [g.w.extract(pair, k) for k in range(2)]
@@ -199,11 +223,13 @@ def _round(name: str, type_: str) -> PairCast:
     return emit
 
 
-_HALF_PAIRS = {(T.f32, T.f16): _round("f16", "<2 x half>"), (T.f32, T.bf16): _round("bf16", "<2 x bfloat>")}
+_HALF_PAIRS = {(T.f32, T.f16): _halves("f16", "<2 x half>"), (T.f32, T.bf16): _halves("bf16", "<2 x bfloat>")}
 
 
 def pair_cast(sm: int, source: T.Scalar, to: T.Scalar) -> PairCast | None:
     """The function (g, low, high) -> both converted, or None: an instruction that converts two neighbours."""
     if (source, to) in _HALF_PAIRS:
         return _HALF_PAIRS[source, to] if sm >= HALF_PAIRS_SINCE else None
+    if (source, to) in _BYTE_PAIRS:
+        return _BYTE_PAIRS[source, to]
     return PAIR_CASTS.get((source, to)) if sm >= PAIR_CASTS_SINCE else None
