@@ -40,6 +40,7 @@ class Accesses:
     scanned: dict[tuple[int, ...], int] = field(default_factory=dict)  # see `_scanned_axes`
     reshaped: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)  # see `_reshaped`
     folded: set[tuple[int, ...]] = field(default_factory=set)  # shapes of what reductions and scans combine
+    repeated: set[Op] = field(default_factory=set)  # ops in loops
     forms: Scalars = field(default_factory=Scalars)
     orders: dict[Op, Order] = field(default_factory=dict)  # those that were asked for
 
@@ -52,6 +53,7 @@ class Accesses:
                             _combined_axes(module))
         together: dict[Order, list[Op]] = {}
         accesses.folded.update(T.shape(op.operands[0].type) for op in walk(module.body) if op.kind.combines)
+        accesses.repeated.update(x for op in walk(module.body) if op.kind.loop for r in op.regions for x in walk(r))
         for op in walk(module.body):
             if op.kind.access and type(op.pointer.type) is T.Tile:
                 together.setdefault(accesses.order(op), []).append(op)
@@ -64,12 +66,13 @@ class Accesses:
         """The elements per access of memory ops on one shape in one order: they share it, then they share a layout.
 
         It is the widest that any can use on the way to an MMA, else that in which all together look up the fewest
-        lines. Atomics are slow unless they are wide.
+        lines: those in loops count as often as loops are assumed to iterate. Atomics are slow unless they are wide.
         """
         most = max(map(self.vector, accesses))
         if self.with_dots or most == 1 or any(op.kind.atomic for op in accesses):
             return most
-        lookups = lambda width: sum(self._lookups(op, width) for op in accesses)
+        times = lambda op: self.target.cost.assumed_trips if op in self.repeated else 1
+        lookups = lambda width: sum(times(op) * self._lookups(op, width) for op in accesses)
         return min([most >> k for k in range(log2(most) + 1)], key=lookups)
 
     def _lookups(self, op: Op, width: int) -> float:
