@@ -87,6 +87,15 @@ def row_sum_of_any_length(out, p, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def in_stages(out, p, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in tl.range(0, n, BLOCK, num_stages=3):
+        i = k + tl.arange(0, BLOCK)
+        total += tl.load(p + i, mask=i < n, other=0.0)
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
 def carried_pointers(out, p, n, BLOCK: tl.constexpr):
     total = tl.zeros([BLOCK], tl.float32)
     at, step = p + tl.arange(0, BLOCK), 1
@@ -157,6 +166,7 @@ WHOLE = range(9, 26)  # trip counts, with and without iterations left over
 KERNELS = {
     **{f"{trips} iterations": (row_sum, [OUT, values(BLOCK * trips), BLOCK * trips - 5]) for trips in WHOLE},
     **{f"{n} elements": (row_sum_of_any_length, [OUT, values(2048), n]) for n in (-9, 0, 3, 4, 1027, 1028, 2048)},
+    **{f"{n} elements in stages": (in_stages, [OUT, values(2048), n]) for n in (-1, 0, 5, 1025, 2048)},
     "carried pointers": (carried_pointers, [OUT, values(1024), 19]),
     "linked": (linked, [np.zeros(BLOCK, np.int32), np.random.default_rng(0).permutation(BLOCK).astype(np.int32), 21]),
     "indirect": (indirect, [OUT, np.array([3, 0, 3, 1, 2, 6, 5, 4, 4, 1, 0], np.int32), values(7 * BLOCK), 11]),
@@ -209,6 +219,12 @@ def test_wide_tiles_take_a_smaller_factor():
     """No more bytes of a thread are in flight than it has registers for."""
     wide = lambda n: [loads_of(unrolled(row_sum, [OUT, values(9), 16 * n], warps, n)) for warps in (4, 2, 1)]
     assert wide(2048) == [([2], 0), ([1], 0), ([1], 0)]
+
+
+def test_stages_take_the_bytes_of_two_tiles():
+    """Where threads meet in each iteration, or two tiles do not fit, loads are issued an iteration early instead."""
+    staged = lambda n: loads_of(unrolled(in_stages, [OUT, values(9), 16 * n], 1, n))
+    assert [staged(n) for n in (512, 1024, 2048)] == [([4, 2, 1], 0), ([2, 1], 0), ([1], 0)]
 
 
 @triton.jit

@@ -25,7 +25,9 @@ takes half the factor, a quarter and so on, so that short rows overlap their loa
 count is known. All loops but the last stay below the bound, so they need no masks `i + arange < n`, and their addresses
 have one base.
 
-Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. Loops with a
+Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. But a loop that
+only computes element by element takes so little time for a tile that a load that is issued one iteration ahead arrives
+late: it is unrolled if the tiles of two iterations find room where `prefetch_loads` would keep one. Loops with a
 `loop_unroll_factor` are left alone.
 """
 
@@ -79,11 +81,11 @@ def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
         if ops.for_ not in module.kinds:
             return module
         threads = lanes * module.attrs.get("num_warps", 4)
-        if not any(_factor(op, threads, cost) > 1 for op in walk(module.body)):
+        if not any(_factor(op, lanes, threads, cost) > 1 for op in walk(module.body)):
             return module
 
         def rule(b: Rewriter, op: Op) -> Any:
-            factor = _factor(op, threads, cost)
+            factor = _factor(op, lanes, threads, cost)
             return _unrolled(b, op, factor) if factor > 1 else apply_rules(b, op)
 
         return dce(sweep(module, rule))
@@ -91,12 +93,12 @@ def unroll_loops(lanes: int, cost: CostModel) -> Callable[[Module], Module]:
     return unroll_loops
 
 
-def _factor(op: Op, threads: int, cost: CostModel) -> int:
+def _factor(op: Op, lanes: int, threads: int, cost: CostModel) -> int:
     """How many iterations of a loop are written out as one; 1 for loops that are left alone, and for other ops."""
-    if op.kind is not ops.for_ or op.attrs["num_stages"] is not None or op.attrs["unroll"] is not None:
+    if op.kind is not ops.for_ or op.attrs["unroll"] is not None:
         return 1
-    body, trips = op.regions[0], trip_count(op)
-    if any(map(_has_loops, walk(body))):
+    body, trips, stages = op.regions[0], trip_count(op), op.attrs["num_stages"]
+    if any(map(_has_loops, walk(body))) or stages is not None and not (stages > 1 and all(map(_by_element, body.ops))):
         return 1
     work = max(1, operations(walk(body), threads, cost))
     loaded = _loaded_bytes(body, threads)
@@ -108,7 +110,8 @@ def _factor(op: Op, threads: int, cost: CostModel) -> int:
             return trips
     if not overlaps or not _counts_up(op):
         return 1
-    factor = min(cost.unrolled_trips, cost.unrolled_bytes // max(loaded, _spread_bytes(body, threads)),
+    room = cost.unrolled_bytes if stages is None else _prefetched_bytes(threads // lanes, cost)
+    factor = min(cost.unrolled_trips, room // max(loaded, _spread_bytes(body, threads)),
                  cost.unrolled_work // (2 * work))
     if not trips or factor < 2:
         return factor
@@ -127,6 +130,16 @@ def _has_loops(op: Op) -> bool:
 def _can_overlap(op: Op) -> bool:
     """True for what the loads of later iterations can be issued before: not for stores, nor for branches that load."""
     return effects(op) == "" or effects(op) == "read" and not op.regions
+
+
+def _by_element(op: Op) -> bool:
+    """True for what each thread does without the others, to each element of a tile, or to those that it broadcasts."""
+    return op.kind.elementwise or op.kind.terminator or op.kind.cost == "free" or op.kind is ops.load
+
+
+def _prefetched_bytes(warps: int, cost: CostModel) -> int:
+    """The bytes that a thread may hold of loads that are issued ahead: a part of its registers."""
+    return 4 * 256 // cost.prefetch_share * cost.warps_with_all_registers // max(warps, cost.warps_with_all_registers)
 
 
 def _counts_up(op: Op) -> bool:
@@ -186,7 +199,7 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         """A loop with `count` iterations written out as one."""
         with b.region([x.type for x in (lo, *values)], [arg.name for arg in body.args]) as region:
             ops.yield_(b, *iterations(region.args[0], region.args[1:], count, in_bounds))
-        attrs = {**op.attrs, "nonempty": trips is not None, "copies": count}
+        attrs = {**op.attrs, "nonempty": trips is not None, "copies": count, "num_stages": None}
         return _loop(b, (start, end, constant(count * stride), *values), attrs, region.block)
 
     if trips is not None and trips <= factor:
@@ -202,7 +215,7 @@ def _unrolled(b: Rewriter, op: Op, factor: int) -> tuple[Value, ...]:
         end = _last(b, start, hi, factor * stride, nonnegative)
         values = loop(start, end, factor, values, in_bounds)
         start, factor = end, factor // 2
-    return _loop(b, (start, hi, step, *values), {**op.attrs, "nonempty": False}, body)
+    return _loop(b, (start, hi, step, *values), {**op.attrs, "nonempty": False, "num_stages": None}, body)
 
 
 def _last(b: Rewriter, start: Value, bound: Value, step: int, nonnegative: bool) -> Value:
