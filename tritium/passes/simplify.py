@@ -11,6 +11,7 @@ from .. import ops
 from ..ir import types as T
 from ..ir.core import Op, Result
 from ..ir.rewrite import sweep
+from ..ops.expand_casts import largest
 from .functions import each_function
 
 RULES: dict = {}
@@ -379,6 +380,51 @@ def conversion(b, op):
     if low_bits or (preserves(first, source) and not through_float):
         return ops.cast(b, inner, to=to)
     return None
+
+
+@on(ops.cast)
+def saturated_anyway(b, op):
+    """A bound that the type converted to has itself, of a number that is no nan"""
+    x, = op.operands
+    to = op.attrs["to"]
+    if type(x) is not Op or x.kind not in EXTREMES or not T.element(x.type).is_float or op.attrs["rounding"]:
+        return None
+    y, bound = x.operands[0], number(x.operands[1])
+    if bound is None or type(y) is not Op or y.kind not in EXTREMES:
+        return None
+    other, (least, most) = number(y.operands[1]), _range(to)
+    if other is None or other != other:
+        return None
+    return ops.cast(b, y, to=to) if (bound >= most if x.kind is ops.min_ else bound <= least) else None
+
+
+EXTREMES = (ops.min_, ops.max_)
+
+
+def _range(t):
+    """The numbers at which conversions of floats to a type saturate: none where it has infinities.
+
+    >>> _range(T.i8), _range(T.u8), _range(T.f8e4nv), _range(T.f16)
+    ((-128, 127), (0, 255), (-448.0, 448.0), (-inf, inf))
+    """
+    if type(t) is not T.Scalar or t is T.i1 or t.bits > 8 and t.is_float:
+        return -math.inf, math.inf
+    if t.is_float:
+        return -largest(t), largest(t)
+    return (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
+
+
+@on(ops.cast)
+def magnitude_of_wider(b, op):
+    """A wider float of a magnitude: the magnitude of the wider float, which instructions take as they read it"""
+    x, = op.operands
+    to = op.attrs["to"]
+    if type(x) is not Op or x.kind is not ops.abs_ or type(to) is not T.Scalar or not to.is_float:
+        return None
+    source = T.element(x.type)
+    if not source.is_float or source.bits >= to.bits or not preserves(source, to):
+        return None
+    return ops.abs_(b, ops.cast(b, x.operands[0], to=to))
 
 
 @on(ops.bitcast)
