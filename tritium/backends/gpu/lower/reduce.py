@@ -84,6 +84,9 @@ class Combination:
     def __init__(self, g: Lowering, region: Block):
         self.g, self.region = g, region
         self.known: dict[tuple, Block] = {}
+        made = region.yields[0]  # of one op, its row and type
+        alone = type(made) is Op and len(region.ops) == 2 and made.operands in (region.args, region.args[::-1])
+        self.row = (made.kind.name, made.type) if alone else None
         half = len(region.args) // 2
         pairs = zip(region.args[:half], region.args[half:], region.yields)
         self.places = {k: found for k, pair in enumerate(pairs) if (found := _comparisons(region, *pair))}
@@ -145,11 +148,15 @@ def _with_constants(region: Block, numbers: Sequence[float | int | None]) -> Blo
 
 
 def _between_lanes(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int],
-                   combine: Callable) -> Sequence[Sequence[Val]]:
-    """Combine with the lanes that differ in these bits of their number, one bit after the other.
+                   combine: Combination) -> Sequence[Sequence[Val]]:
+    """Combine with the lanes that differ in these bits of their number, one bit after the other, or all of a warp by an
+    instruction.
 
     The lane without any of them, and those that it hears from, have what comes first on the left. So where the order of
     operands matters, the result that counts is that lane's."""
+    whole = g.target.whole_warp.get(combine.row) if 1 << len(lanes) == g.lanes else None
+    if whole is not None:
+        return [[whole(g, *t)] for t in totals]
     for bit in lanes:
         others = [[_heard(g, x, "xor", 1 << bit) for x in t] for t in totals]
         totals = [combine(*pair) for pair in zip(totals, others)]
