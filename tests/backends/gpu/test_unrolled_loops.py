@@ -115,6 +115,14 @@ def linked(out, p, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def linked_in_stages(out, p, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    for _k in tl.range(n, num_stages=2):
+        at = tl.load(p + at)
+    tl.store(out + tl.arange(0, BLOCK), at)
+
+
+@triton.jit
 def indirect(out, indices, p, n, BLOCK: tl.constexpr):
     total = tl.zeros([BLOCK], tl.float32)
     for k in range(n):
@@ -222,9 +230,10 @@ def test_wide_tiles_take_a_smaller_factor():
 
 
 def test_stages_take_the_bytes_of_two_tiles():
-    """Where threads meet in each iteration, or two tiles do not fit, loads are issued an iteration early instead."""
+    """Where two tiles do not fit, or a load waits for another one, loads are issued an iteration early instead."""
     staged = lambda n: loads_of(unrolled(in_stages, [OUT, values(9), 16 * n], 1, n))
     assert [staged(n) for n in (512, 1024, 2048)] == [([4, 2, 1], 0), ([2, 1], 0), ([1], 0)]
+    assert loads_of(unrolled(linked_in_stages, [np.zeros(BLOCK, np.int32), np.zeros(BLOCK, np.int32), 21])) == ([1], 0)
 
 
 @triton.jit

@@ -25,10 +25,10 @@ takes half the factor, a quarter and so on, so that short rows overlap their loa
 count is known. All loops but the last stay below the bound, so they need no masks `i + arange < n`, and their addresses
 have one base.
 
-Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. But a loop that
-only computes element by element takes so little time for a tile that a load that is issued one iteration ahead arrives
-late: it is unrolled if the tiles of two iterations find room where `prefetch_loads` would keep one. Loops with a
-`loop_unroll_factor` are left alone.
+Loops with dots are left to the software pipeline, and those that ask for stages to `prefetch_loads`. But where an
+iteration only computes element by element, it takes less time than a load that is issued one iteration ahead. Such a
+loop is unrolled if two tiles find room in the registers that `prefetch_loads` may take, and if no load waits for
+another one. Loops with a `loop_unroll_factor` are left alone.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _factor(op: Op, lanes: int, threads: int, cost: CostModel) -> int:
     if op.kind is not ops.for_ or op.attrs["unroll"] is not None:
         return 1
     body, trips, stages = op.regions[0], trip_count(op), op.attrs["num_stages"]
-    if any(map(_has_loops, walk(body))) or stages is not None and not (stages > 1 and all(map(_by_element, body.ops))):
+    if any(map(_has_loops, walk(body))) or stages is not None and not (stages > 1 and _only_loads_and_computes(body)):
         return 1
     work = max(1, operations(walk(body), threads, cost))
     loaded = _loaded_bytes(body, threads)
@@ -132,9 +132,20 @@ def _can_overlap(op: Op) -> bool:
     return effects(op) == "" or effects(op) == "read" and not op.regions
 
 
-def _by_element(op: Op) -> bool:
-    """True for what each thread does without the others, to each element of a tile, or to those that it broadcasts."""
-    return op.kind.elementwise or op.kind.terminator or op.kind.cost == "free" or op.kind is ops.load
+def _only_loads_and_computes(body: Block) -> bool:
+    """True if each thread goes through an iteration without the others, and no load waits for another one: not for one
+    of an earlier iteration either."""
+    by_element = lambda op: op.kind.elementwise or op.kind.terminator or op.kind.cost == "free" or op.kind is ops.load
+    loads = {op for op in body.ops if op.kind is ops.load}
+    sources = closure((x for op in loads for x in op.operands), _behind(body))
+    return all(map(by_element, body.ops)) and loads.isdisjoint(sources)
+
+
+def _behind(body: Block) -> Callable[[Value], tuple[Value, ...]]:
+    """What a value of a loop's body is made of; a carried one, of what the last iteration yields."""
+    inside, yielded = set(body.ops), dict(zip(body.args[1:], body.yields))
+    return lambda x: (x.operands if x in inside else (yielded[x],) if x in yielded else
+                      (x.op,) if type(x) is Result else ())  # fmt: skip
 
 
 def _prefetched_bytes(warps: int, cost: CostModel) -> int:
@@ -237,10 +248,7 @@ class _Loads:
     """
 
     def __init__(self, body: Block):
-        inside, yielded = set(body.ops), dict(zip(body.args[1:], body.yields))
-        behind = lambda x: (x.operands if x in inside else (yielded[x],) if x in yielded else
-                            (x.op,) if type(x) is Result else ())
-        taken = {*closure((op for op in body.ops if op.kind is ops.load), behind)}
+        taken = {*closure((op for op in body.ops if op.kind is ops.load), _behind(body))}
         made = tuple(op for op in body.ops if op in taken)
         simple = all(len(op.types) == 1 and not op.regions for op in made)
         self.ops: tuple[Op, ...] = made if simple and all(effects(op) != "write" for op in body.ops) else ()
