@@ -36,6 +36,25 @@ def test_a_large_tile_is_loaded_in_groups(check):
 
 
 @triton.jit
+def updated_in_place(a_ptr, b_ptr, out_ptr, n, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    i, j, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    product = tl.dot(tl.load(a_ptr + i * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + j))
+    there = tl.load(out_ptr + i * N + j, mask=i < n, other=0.0)
+    tl.store(out_ptr + i * N + j, there + product.to(tl.float16), mask=i < n)
+
+
+def test_a_large_tile_that_is_updated_in_place_is_loaded_in_groups(check):
+    """Beside products each vector is loaded when it is asked for: a store asks for several before it writes one, since
+    no load moves above a store."""
+    args = data("f2", 128, 32), data("f2", 32, 64), data("f2", 128, 64), 125, 128, 64, 32
+    text, _ = emulator.llvm_of(module_of(updated_in_place, args)[0])
+    behind = text[: text.index("st.global")]
+    before = re.findall(r"ld\.global(?:\.v(\d))?\.b(\d+)", behind[behind.rindex("wgmma") :])
+    assert sum(int(count or 1) * int(bits) for count, bits in before) == 128 * 8
+    check(updated_in_place, *args)
+
+
+@triton.jit
 def transposed_filter(x_ptr, out_ptr, fine, coarse, R: tl.constexpr, C: tl.constexpr):
     i, j = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
     tl.store(out_ptr + i * C + j, tl.load(x_ptr + i * fine + j * coarse))

@@ -24,11 +24,16 @@ def layout_of(x: Any) -> Any:
     return Layout(*found) if found and type(x.type) is T.Tile else None
 
 
+def at_once(width: int, t: T.Scalar | T.Ptr) -> int:
+    """How many loads of so many elements a thread issues before it waits for the first."""
+    return AT_ONCE // max(REGISTER_BYTES, width * t.bytes)
+
+
 def loaded_late(load: Op, dots: bool) -> int:
     """The elements that a thread loads of a large tile at once, when one of them is needed; 0 if it loads the tile
     where the op stands, as one that is no more than that. Beside dots it loads vector by vector."""
-    layout, width, size = layout_of(load), load.attrs.get("vector") or 1, T.element(load.type).bytes
-    together = width * (1 if dots else AT_ONCE // max(REGISTER_BYTES, width * size))
+    layout, width = layout_of(load), load.attrs.get("vector") or 1
+    together = width * (1 if dots else at_once(width, T.element(load.type)))
     return together if layout is not None and layout.registers >= LARGE and layout.registers > together else 0
 
 

@@ -11,9 +11,10 @@ from ...llvm.numbering import NumberingWriter
 from ...llvm.writer import Val
 from .. import ops as gpu_ops
 from ..analysis.scalar_updates import is_ordered_update
-from ..layout.values import LARGE, layout_of, loaded_late
+from ..layout.values import LARGE, at_once, layout_of, loaded_late
 from ..shared_memory.needs import Need, Room, takes_shared
 from .function import Lowering, llvm_type, lower, spread_need
+from .registers import Registers
 from .words import constant, memory_type, to_memory
 
 
@@ -92,11 +93,13 @@ def store(g: Lowering, op: Op, pointers: Sequence[Val], values: Sequence[Val],
     t, w = T.element(op.operands[1].type), g.w
     once = g.owns(g.layout(op.operands[0]))
     starts, width = _groups(op, pointers)
-    for r in starts:
-        inside = allowed(mask, r)
-        if inside != "false":
-            items = [to_memory(w, t, x) for x in values[r : r + width]]
-            g.target.store(g, pointers[r], items, w.all_of(once, inside), op.attrs)
+    # What is updated in place is loaded late: no load moves above a store, so each would be waited for by itself.
+    together = at_once(width, t) if type(values) is Registers and values.loads else 1
+    for first in range(0, len(starts), together):
+        masks = {r: allowed(mask, r) for r in starts[first:first + together]}
+        items = {r: [to_memory(w, t, x) for x in values[r:r + width]] for r, x in masks.items() if x != "false"}
+        for r, elements in items.items():
+            g.target.store(g, pointers[r], elements, w.all_of(once, masks[r]), op.attrs)
 
 
 @lower(gpu_ops.schedule_fence)
