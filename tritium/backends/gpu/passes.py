@@ -54,7 +54,7 @@ from .rewrite.sum_small_dots import sum_small_dots
 from .rewrite.swap_operands import swap_operands
 from .rewrite.transpose_scores import transpose_scores
 from .rewrite.unroll_loops import unroll_loops
-from .shared_memory.allocate import allocate_shared, fits_shared_memory
+from .shared_memory.allocate import allocate_shared, fits_shared_memory, shares_multiprocessor
 from .shared_memory.barriers import insert_barriers
 from .shared_memory.order_accesses import order_accesses
 from .target import Target, UnknownArchitecture
@@ -103,6 +103,9 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         for most in range(most_stages(module) - 1, 0, -1):
             yield assume_sizes, on(prefetch_loads, copies=most > 1), on(software_pipeline, most=most), *share, *finish
 
+    def serves(made: Module) -> bool:
+        return fits_shared_memory(made, target) and keeps_ping_pong(made) and shares_multiprocessor(made, target)
+
     to_dots = (
         shorten_conditions,
         flatten_branches,
@@ -129,7 +132,7 @@ def pipeline(target: Target) -> tuple[Callable, ...]:
         narrow_loops,
         functools.partial(nest_loops, gains=runs_ahead),
         *to_dots,
-        first_that(lambda made: fits_shared_memory(made, target) and keeps_ping_pong(made), alternatives),
+        first_that(serves, alternatives),
         on(order_accesses),
         on(insert_barriers),
         on(fence_loads),

@@ -24,9 +24,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .... import ops
 from ....ir.core import Block, Module, Op, called, callees_first, walk
 from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
+from ..layout.values import layout_of
 from ..target import Target
 from .needs import BUFFER_ALIGNMENT, HOW, SCRATCH_ALIGNMENT, Need, Room, Use, aligned, side_by_side, use_of
 
@@ -62,6 +64,27 @@ def fits_shared_memory(module: Module, target: Target) -> bool:
     """True if a program's shared memory is no more than there is, or nothing is buffered: fewer stages would not
     help."""
     return gpu_ops.multibuffer not in module.kinds or module.attrs["shared_bytes"] <= target.shared_bytes
+
+
+def shares_multiprocessor(module: Module, target: Target) -> bool:
+    """False if one slot fewer lets two programs on a multiprocessor that has room for one, in a module with layouts
+    whose loops compute with products that read registers.
+
+    Such a product is waited for, so one program alone leaves the tensor cores idle meanwhile: a second one hides that
+    better than a third slot. Products that read buffers stay in flight, and sums of products are not waited for.
+    """
+    buffers = [op for op in walk(module.body) if op.kind is gpu_ops.multibuffer]
+    if gpu_ops.dot_shared in module.kinds or not buffers or any(op.attrs["slots"] < 3 for op in buffers):
+        return True
+    taken, room = module.attrs["shared_bytes"], target.machine.shared_of(2)
+    if not taken > room >= taken - sum(gpu_ops.bytes_of(op.attrs["tile"]) for op in buffers):
+        return True
+    bodies = [op.regions[0] for op in walk(module.body) if op.kind is ops.for_]
+    if not any(op.kind is ops.dot and op not in body.yields for body in bodies for op in body.ops):
+        return True
+    carried = max(sum(layout.registers for layout in map(layout_of, body.args) if layout) for body in bodies)
+    registers = carried + target.multiprocessor.beside_tiles_at_ease
+    return target.machine.programs_of(module.attrs["num_warps"], registers) < 2
 
 
 def _free(start: int, need: Need, taken: Sequence[Range]) -> int:
