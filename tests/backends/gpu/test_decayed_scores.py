@@ -67,3 +67,13 @@ def test_sums_of_products_keep_their_slots():
     """No thread waits for a product that the loop only adds to."""
     args = [data("f4", 32, 512), data("f4", 32, 512), np.zeros((32, 32), "f4"), 512, 32, 128]
     assert set(re.findall(r"slots=(\d+)", optimized(multiplied, args, stages=4))) == {"4"}
+
+
+def test_weights_have_the_layout_of_the_product_that_they_scale():
+    """A mask behind a branch can have any layout: only the weighted scores are converted, to be multiplied."""
+    text = optimized(decayed, arguments(96, 128))
+    body = text[text.index("= for ") : text.rindex("yield")]
+    assert len(re.findall(r"= convert ", body)) == 1
+    (product,) = re.findall(r"= dot .*layout=(\(.*\))} : tile<32x32xf32>", body)
+    assert re.findall(r"= exp .*layout=(\(.*\))}", body) == [product]
+    assert "= if " in body

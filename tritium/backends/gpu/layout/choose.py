@@ -346,6 +346,18 @@ def _loop(choice: Choice, op: Op, k: int) -> Layout:
     return choice.anchors[op.regions[-1].args[op.kind.loop.parameters + k]]
 
 
+def _branch(choice: Choice, op: Op, k: int) -> Layout:
+    """The layout of what the regions yield; if that can have any, the one of the product that it scales."""
+    yields = [region.yields[k] for region in op.regions]
+    if len(op.results) == 1 and all(choice.remat.cost(x) is not None for x in yields):
+        products = (y for reader, _ in _read_elementwise(choice, op) if _is_alike(reader, op)
+                    for y in reader.operands if type(y) is Op and y.kind.mma)  # fmt: skip
+        found = next(map(choice.anchor, products), None)
+        if found and found.registers <= choice.default(op.type.shape).registers + choice.cost.barriers:
+            return found
+    return choice.anchor(choice.leader(yields))
+
+
 def _join(choice: Choice, op: Op, k: int) -> Layout:
     """A pair of scalars is in every thread, as they are."""
     if type(op.operands[0].type) is not T.Tile:
@@ -376,7 +388,7 @@ _ANCHOR: dict[object, Callable[[Choice, Op, int], Layout]] = {  # anchors, and o
     gpu_ops.cluster_all_gather: _gather,
     ops.for_: _loop,
     ops.while_: _loop,
-    ops.if_: lambda choice, op, k: choice.anchor(choice.leader([r.yields[k] for r in op.regions])),
+    ops.if_: _branch,
     ops.join: _join,
     ops.scan: _scan,
 }
