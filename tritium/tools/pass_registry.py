@@ -124,7 +124,7 @@ def _gpu(run: Callable[[Module], Module]) -> Step:
 
 
 # Passes that come after `assign_layouts`.
-_ON_LAYOUTS = ("allocate_shared", "fence_loads", "insert_barriers", "order_accesses")
+_ON_LAYOUTS = ("allocate_shared", "fence_loads", "insert_barriers", "order_accesses", "shorten_locks")
 
 
 def _with_layouts(module: Module, name: str) -> Module:

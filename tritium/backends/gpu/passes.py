@@ -47,6 +47,7 @@ from .rewrite.reduce_to_extrema import reduce_to_extrema
 from .rewrite.redundant_loads import eliminate_redundant_loads
 from .rewrite.scale_induction import scale_induction
 from .rewrite.shorten_conditions import shorten_conditions
+from .rewrite.shorten_locks import shorten_locks
 from .rewrite.simplify_induction import simplify_induction
 from .rewrite.sort_topk import sort_topk
 from .rewrite.split_dots import split_dots
@@ -92,7 +93,7 @@ def launch_metadata(module: Module) -> dict[str, Any]:
 def pipeline(target: Target) -> tuple[Callable, ...]:
     """The passes for a target, as `passes.run` takes them."""
     on = lambda step, **options: functools.partial(step, target=target, **options)
-    finish = on(tma_stores), hoist_scales, on(join_sums), guard_masks, on(assign_layouts)
+    finish = on(tma_stores), hoist_scales, on(join_sums), guard_masks, on(assign_layouts), shorten_locks
     finish = *finish, on(allocate_tensor_memory), on(allocate_shared)
 
     def alternatives(module: Module) -> Iterator[tuple[Callable, ...]]:
