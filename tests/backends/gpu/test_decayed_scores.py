@@ -1,4 +1,4 @@
-"""Scores that decay with the distance, by products that read registers: the slots of their loop, and their layouts."""
+"""Scores that decay: the slots of loops around products that read registers, and the layouts of weights."""
 
 import re
 
@@ -77,3 +77,25 @@ def test_weights_have_the_layout_of_the_product_that_they_scale():
     (product,) = re.findall(r"= dot .*layout=(\(.*\))} : tile<32x32xf32>", body)
     assert re.findall(r"= exp .*layout=(\(.*\))}", body) == [product]
     assert "= if " in body
+
+
+@triton.jit
+def scaled_scores(q_ptr, k_ptr, decay_ptr, scale_ptr, out_ptr, n, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    m, j, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    acc = tl.zeros([M, N], tl.float32)
+    for start in range(0, n, D):
+        q = tl.load(q_ptr + m[:, None] * n + start + d[None, :])
+        k = tl.load(k_ptr + j[None, :] * n + start + d[:, None])
+        decay = tl.load(decay_ptr + start + m)[:, None] - tl.load(decay_ptr + start + j)[None, :]
+        scores = tl.dot(q, k) * tl.load(scale_ptr + start + j)[None, :]
+        acc += scores * tl.exp(tl.minimum(decay, 0.0))
+    tl.store(out_ptr + m[:, None] * N + j[None, :], acc)
+
+
+def test_a_row_and_a_column_are_combined_in_the_layout_of_the_product_that_they_scale(check):
+    """It was the layout of the loads, from which each tile of weights was converted."""
+    args = *(data("f2", 64, 256) for _ in range(2)), data("f4", 256), data("f4", 256), np.zeros((64, 32), "f4")
+    args = args[0], args[1][:32].copy(), *args[2:], 256, 64, 32, 64
+    text = optimized(scaled_scores, args)
+    assert "= convert " not in text[text.index("= for ") : text.rindex("yield")]
+    check(scaled_scores, *args, tolerance=1e-3)

@@ -233,8 +233,10 @@ def _follow(choice: Choice, op: Op, k: int) -> Layout:
     if not tiles:
         return choice.default(op.types[k].shape)
     leader, rule = choice.leader(tiles), RESULT.get(op.kind)
-    if op.kind.elementwise and choice.is_rematerializable(leader) and (found := _read_by_dot(choice, op)):
-        return found
+    if op.kind.elementwise and choice.is_rematerializable(leader):
+        found = _read_by_dot(choice, op) or _beside_product(choice, op)
+        if found:
+            return found
     source = choice.anchor(leader)
     if op.kind.elementwise and (found := _stored_beside(choice, op, leader, tiles)):
         return found
@@ -279,6 +281,17 @@ def _read_elementwise(choice: Choice, x: Op) -> Iterator[tuple[Op, int]]:
     """(op, position of the operand) of all that read a tile, or what elementwise ops compute from it."""
     alike = lambda y: [op for op, _ in choice.readers.get(y, ()) if _is_alike(op, x)]
     return (read for y in closure([x], alike) for read in choice.readers.get(y, ()))
+
+
+def _beside_product(choice: Choice, x: Op) -> Layout | None:
+    """The layout of the product that elementwise ops combine a tile with, on the terms of `_read_by_dot`."""
+    readers = (op for op, _ in _read_elementwise(choice, x) if _is_alike(op, x))
+    computed = closure((y for op in readers for y in op.operands),
+                       lambda y: y.operands if type(y) is Op and _is_alike(y, x) else ())
+    products = (y for y in computed if type(y) is Op and y.kind.mma and y.type.shape == x.type.shape)
+    found = next(map(choice.anchor, products), None)
+    most = choice.default(x.type.shape).registers + choice.cost.barriers
+    return found if found is not None and found.registers <= most else None
 
 
 def _read_by_dot(choice: Choice, op: Op) -> Layout | None:
@@ -350,10 +363,8 @@ def _branch(choice: Choice, op: Op, k: int) -> Layout:
     """The layout of what the regions yield; if that can have any, the one of the product that it scales."""
     yields = [region.yields[k] for region in op.regions]
     if len(op.results) == 1 and all(choice.remat.cost(x) is not None for x in yields):
-        products = (y for reader, _ in _read_elementwise(choice, op) if _is_alike(reader, op)
-                    for y in reader.operands if type(y) is Op and y.kind.mma)  # fmt: skip
-        found = next(map(choice.anchor, products), None)
-        if found and found.registers <= choice.default(op.type.shape).registers + choice.cost.barriers:
+        found = _beside_product(choice, op)
+        if found:
             return found
     return choice.anchor(choice.leader(yields))
 
