@@ -84,9 +84,9 @@ class Combination:
     def __init__(self, g: Lowering, region: Block):
         self.g, self.region = g, region
         self.known: dict[tuple, Block] = {}
-        made = region.yields[0]  # of one op, its row and type
-        alone = type(made) is Op and len(region.ops) == 2 and made.operands in (region.args, region.args[::-1])
-        self.row = (made.kind.name, made.type) if alone else None
+        made, *others = region.ops
+        alone = len(others) == 1 and made in region.yields and made.operands in (region.args, region.args[::-1])
+        self.row = (made.kind.name, made.type) if alone else None  # of one op
         half = len(region.args) // 2
         pairs = zip(region.args[:half], region.args[half:], region.yields)
         self.places = {k: found for k, pair in enumerate(pairs) if (found := _comparisons(region, *pair))}
@@ -186,7 +186,7 @@ def _tree(items: Sequence[Any], combine: Callable, in_order: bool = False) -> An
 
 
 def _across_warps(g: Lowering, op: Op, layout: Layout, axis: Axis, keys: list[int], totals: Sequence[Sequence[Val]],
-                  combine: Callable, sided: bool) -> Sequence[Sequence[Val]]:
+                  combine: Combination, sided: bool) -> Sequence[Sequence[Val]]:
     """Every warp leaves its partial results in shared memory; every thread collects those of its elements.
 
     Lanes that want the same element share the work, if there are as many as partial results: each reads the few that
