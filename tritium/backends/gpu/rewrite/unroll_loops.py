@@ -144,7 +144,7 @@ def _only_loads_and_computes(body: Block) -> bool:
 def _behind(body: Block) -> Callable[[Any], tuple[Value, ...]]:
     """What a value of a loop's body is made of; a carried one, of what the last iteration yields."""
     inside, yielded = set(body.ops), dict(zip(body.args[1:], body.yields))
-    return lambda x: (x.operands if x in inside else (yielded[x],) if x in yielded else
+    return lambda x: (x.operands if type(x) is Op and x in inside else (yielded[x],) if x in yielded else
                       (x.op,) if type(x) is Result else ())  # fmt: skip
 
 
