@@ -88,15 +88,13 @@ class IterationEmitter:
         self.put = {}  # buffers that several dots read
         self.started, self.over = {}, 0  # issued dots in order, and how many of them are finished
         self.meeting: Callable[[], list] | None = None  # runs behind the barrier
-        self.beside_dot: Callable[[], list] | None = None  # runs behind the first dot
+        self.beside_dot: Callable[[], list] | None = None  # runs behind the first dot that reads registers
         self.outcome = []
 
     def body(self) -> list[Value]:
         """Emit the body without its staged loads and their index loads; returns the yielded values."""
         for dot in self.schedule.issued_first:
             self.begin(dot, None)
-        if self.schedule.issued_first:
-            self.started_beside_dot()
         for dot in self.in_order():
             self.begun(dot) if self.schedule.stays_in_flight(dot) else self.value(dot)
         early = (*self.schedule.loads, *self.schedule.prefetched.indices)
@@ -238,10 +236,7 @@ class IterationEmitter:
         if dot not in self.started:
             self.prepare(dot)
             self.reduce_first(dot)
-            made = self.begin(dot, None if self.beside_dot else 0)
-            if self.beside_dot:
-                self.started_beside_dot()
-                made = gpu_ops.dot_wait(self.b, made, pending=0)
+            made = self.begin(dot, 0)
         else:
             after = len(self.started) - 1 - list(self.started).index(dot)
             made = gpu_ops.dot_wait(self.b, self.started[dot], pending=after)

@@ -97,12 +97,6 @@ class Schedule:
         return any(dot is x for x in self.staying)
 
     @property
-    def begins_in_place(self) -> bool:
-        """True if the first dots of an iteration find their operands in buffers: nothing is computed for them."""
-        first = self.issued_first or self.dots[:1]
-        return bool(first) and all(self.operands[dot, which].in_place for dot in first for which in "ab")
-
-    @property
     def alternates(self) -> bool:
         """True if two warpgroups alternate."""
         return self.choice is not None and self.choice.candidate.mode == "ping_pong"

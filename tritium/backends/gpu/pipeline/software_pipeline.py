@@ -5,9 +5,8 @@
       b = load pb(i)         ->       issue the copies of iteration i + S - 1
       acc += a @ b                    acc += buffer_a[i % S] @ buffer_b[i % S]
 
-Copies are issued behind the first asynchronous dot of an iteration if its operands are in buffers: else tensor cores
-idle while warps compute addresses. Where a block has a multiprocessor to itself, and three stages or more, they are
-issued behind the first dot that reads registers, too.
+Where a block has a multiprocessor to itself, and three stages or more, copies are issued behind the first dot that
+reads registers: else tensor cores idle while its warps compute addresses.
 
 A tile that a dot reads from registers, or that other ops use first, is read back from its buffer. So are 1-D tiles such
 as scales: each user reads them in its own layout.
@@ -288,7 +287,7 @@ class _Pipelined:
             emitter.meeting = start
             ends = emitter.body()
             following = emitter.met()
-        elif self.late or self.schedule.begins_in_place:
+        elif self.late:
             emitter.beside_dot = start
             ends = emitter.body()
             following = emitter.started_beside_dot()

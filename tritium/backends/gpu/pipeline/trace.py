@@ -213,7 +213,7 @@ class _Tracer:
         self.run(Work(issue=self.machine.loop_instructions * threads))
         if self.copies_left:
             self.meet()
-            if not how.in_flight:  # those beside a dot as well, which is a bound
+            if not how.in_flight:
                 self.copy()
         for dot in how.first:
             self.prepare(dot)
