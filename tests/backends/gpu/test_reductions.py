@@ -267,35 +267,3 @@ def test_a_thread_knows_which_of_its_elements_is_first(check, rows, columns, war
     text, _ = emulator.llvm_of(module_of(first_largest, args)[0], 90, warps)
     within = rows * columns // (32 * warps) - 1
     assert text.count("fcmp oge") >= within // 2 and text.count("icmp slt") < within + 20
-
-
-@triton.jit
-def _both(a, b):
-    return a & b
-
-
-@triton.jit
-def _either(a, b):
-    return a | b
-
-
-@triton.jit
-def of_integers(x, o, M: tl.constexpr, K: tl.constexpr):
-    m, k = tl.arange(0, M), tl.arange(0, K)
-    v = tl.load(x + m[:, None] * K + k[None, :])
-    tl.store(o + m, tl.sum(v, 1))
-    tl.store(o + M + m, tl.max(v, 1))
-    tl.store(o + 2 * M + m, tl.min(v, 1))
-    tl.store(o + 3 * M + m, tl.xor_sum(v, 1))
-    tl.store(o + 4 * M + m, tl.reduce(v, 1, _both))
-    tl.store(o + 5 * M + m, tl.reduce(v, 1, _either))
-    tl.store(o + 6 * M, tl.sum(tl.max(v, 1) + 1))
-
-
-@pytest.mark.parametrize("warps", [1, 2, 32])
-@pytest.mark.parametrize("kind", ["i4", "u4", "i8"])
-@pytest.mark.parametrize(("rows", "columns"), [(1, 32), (4, 32), (8, 1024), (64, 8)])
-def test_integers_of_a_warp(check, rows, columns, kind, warps):
-    """All lanes of a warp by one instruction where the type and the architecture have it, here large numbers."""
-    x = rng.integers(0, 2**32, (rows, columns)).astype("u4").view("i4").astype(kind)
-    check(of_integers, x, np.zeros(6 * rows + 1, kind), rows, columns, warps=warps)

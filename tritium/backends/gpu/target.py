@@ -163,7 +163,6 @@ class Target(Frozen):
     pair_cast: Callable[..., Any] = _none  # (source, to): a function (g, low, high) that converts two at once, or None
     wide_quotient: Callable[..., Any] = plain_quotient  # (g, "sdiv", "urem" ..., x, y): of i64 by no constant
     reciprocal: Callable[..., Any] = exact_reciprocal  # (g, x): of a float, with a relative error below 2^-22
-    whole_warp: Mapping[Any, Callable] = MappingProxyType({})  # (row, type): (g, x): of all lanes' values, combined
     exchange: Callable[..., tuple] | None = None  # (g, x, y, bit): words (i32); x of lanes with the bit for y of others
     exchange_bits: tuple[int, ...] = ()  # bits of lanes it is for
     schedule_fence: Callable[..., None] = _none  # (g): loads before it are issued before what is computed behind it

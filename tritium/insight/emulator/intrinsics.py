@@ -149,21 +149,6 @@ def _shuffle(m, result, inputs, mode):
     return step
 
 
-_WHOLE_WARP = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum,
-               "max": np.maximum}  # fmt: skip
-
-
-def _combine_lanes(m, result, inputs, unsigned, how):
-    kind = np.uint32 if unsigned else np.int32
-
-    def step():
-        m.warps_of(m.active, "a reduction of a warp")
-        made = _WHOLE_WARP[how].reduce(inputs[0]().view(kind).reshape(-1, 32), axis=1, dtype=kind)
-        return np.repeat(made, 32).view(np.uint32)
-
-    return step
-
-
 def _assume(m, result, inputs):
     def step():
         if not inputs[0]()[m.active].all():
@@ -239,7 +224,6 @@ TABLE = [
     (r"llvm\.nvvm\.bar\.warp\.sync", _warp_barrier),
     (r"llvm\.nvvm\.barrier\.cta\.(sync|arrive)\.aligned\.(all|count)", _barrier),
     (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", _shuffle),
-    (r"llvm\.nvvm\.redux\.sync\.(u?)(add|and|or|xor|min|max)", _combine_lanes),
     (r"vprintf", _print),
     (r"__assertfail", _assertion),
 ]

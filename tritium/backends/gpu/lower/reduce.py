@@ -84,9 +84,6 @@ class Combination:
     def __init__(self, g: Lowering, region: Block):
         self.g, self.region = g, region
         self.known: dict[tuple, Block] = {}
-        made, *others = region.ops
-        alone = len(others) == 1 and made in region.yields and made.operands in (region.args, region.args[::-1])
-        self.row = (made.kind.name, made.type) if alone else None  # of one op
         half = len(region.args) // 2
         pairs = zip(region.args[:half], region.args[half:], region.yields)
         self.places = {k: found for k, pair in enumerate(pairs) if (found := _comparisons(region, *pair))}
@@ -148,15 +145,11 @@ def _with_constants(region: Block, numbers: Sequence[float | int | None]) -> Blo
 
 
 def _between_lanes(g: Lowering, totals: Sequence[Sequence[Val]], lanes: list[int],
-                   combine: Combination) -> Sequence[Sequence[Val]]:
-    """Combine with the lanes that differ in these bits of their number, one bit after the other, or all of a warp by an
-    instruction.
+                   combine: Callable) -> Sequence[Sequence[Val]]:
+    """Combine with the lanes that differ in these bits of their number, one bit after the other.
 
     The lane without any of them, and those that it hears from, have what comes first on the left. So where the order of
     operands matters, the result that counts is that lane's."""
-    whole = g.target.whole_warp.get(combine.row) if 1 << len(lanes) == g.lanes else None
-    if whole is not None:
-        return [[whole(g, *t)] for t in totals]
     for bit in lanes:
         others = [[_heard(g, x, "xor", 1 << bit) for x in t] for t in totals]
         totals = [combine(*pair) for pair in zip(totals, others)]
@@ -186,7 +179,7 @@ def _tree(items: Sequence[Any], combine: Callable, in_order: bool = False) -> An
 
 
 def _across_warps(g: Lowering, op: Op, layout: Layout, axis: Axis, keys: list[int], totals: Sequence[Sequence[Val]],
-                  combine: Combination, sided: bool) -> Sequence[Sequence[Val]]:
+                  combine: Callable, sided: bool) -> Sequence[Sequence[Val]]:
     """Every warp leaves its partial results in shared memory; every thread collects those of its elements.
 
     Lanes that want the same element share the work, if there are as many as partial results: each reads the few that

@@ -18,7 +18,6 @@ from ....ir import types as T
 from ....ir.core import Op, walk
 from ....named_tuples import NamedTuple
 from ...llvm.writer import Val
-from ..analysis.operand_order import order_matters
 from ..layout.axis import Axis
 from ..layout.linear import Layout, axis_bits, log2, powers, span_of, without_bits
 from ..layout.values import layout_of
@@ -135,9 +134,8 @@ def _scan_registers(g: Lowering, step: int, seen: int, before: Mapping[int, Part
 def _scan_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], part: str, bit: int, seen: int,
                   before: Mapping[int, Part | None], total: dict[int, list[Val]], combine: Callable,
                   reverse: bool) -> tuple[Mapping[int, Part | None], dict[int, list[Val]]]:
-    """One bit of the lane or warp number: the other half's totals come from there. Where the order of operands does not
-    matter, each thread has its own on the left."""
-    g, w, keys, ordered = passage.g, passage.g.w, list(total), order_matters(passage.op.regions[0])
+    """One bit of the lane or warp number: the other half's totals come from there."""
+    g, w, keys = passage.g, passage.g.w, list(total)
     if part == "lane":
         other = [[g.target.shuffle(g, x, "xor", 1 << bit) for x in total[r]] for r in keys]
     else:
@@ -145,7 +143,7 @@ def _scan_threads(passage: Passage, types: Sequence[T.Scalar | T.Ptr], part: str
     other = dict(zip(keys, other))
     is_set = w.compare("icmp ne", w.binary("and", g.place(part), g.int(1 << bit)), g.int(0))
     later = w.binary("xor", is_set, w.const("i1", True)) if reverse else is_set
-    pick = lambda yes, no: [w.select(later, a, b) for a, b in zip(yes, no)] if ordered else no
+    pick = lambda yes, no: [w.select(later, a, b) for a, b in zip(yes, no)]
     new_before = {r: _joined(g, combine, Part(other[r & ~seen], later), x) for r, x in before.items()}
     new_total = {r: combine(pick(other[r], total[r]), pick(total[r], other[r])) for r in keys}
     return new_before, new_total

@@ -133,7 +133,6 @@ def _target(sm: int) -> NvTarget:
         widest_atomic=functools.partial(atomics.widest, sm),
         pair_rows=native.pair_rows(sm),
         pair_cast=functools.partial(native.pair_cast, sm),
-        whole_warp=threads.whole_warp(sm),
         wide_quotient=native.wide_quotient,
         reciprocal=native.reciprocal,
         schedule_fence=threads.schedule_fence,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....ir import types as T
 from ...gpu.lower.words import through_words
 from ...llvm.writer import Val
 from .statements import statement
@@ -92,23 +89,6 @@ def _shuffle(g: NvLowering, mode: str, x: Val, by: int | Val, at: int = -1) -> V
     lane = by if isinstance(by, Val) else g.int(by)
     name, last = f"llvm.nvvm.shfl.sync.{mode}.i32", g.int(g.lanes - 1)
     return g.w.call("i32", name, g.int(-1), x, lane, last, attributes=_CONVERGENT, at=at)
-
-
-_INTEGERS = {**dict.fromkeys(((how, t) for how in ("add", "and", "or", "xor") for t in (T.i32, T.u32)), ""),
-             **{(how, t): "" if t.signed else "u" for how in ("min", "max") for t in (T.i32, T.u32)}}  # fmt: skip
-
-
-def whole_warp(sm: int) -> dict[tuple[str, T.Scalar], Callable]:
-    """{(row, type): what combines a value of all lanes of a warp by one instruction}.
-
-    >>> ("add", T.i32) in whole_warp(80), whole_warp(75)
-    (True, {})
-    """
-    return {(how, t): functools.partial(_redux, f"{prefix}{how}") for (how, t), prefix in _INTEGERS.items() if sm >= 80}
-
-
-def _redux(how: str, g: NvLowering, x: Val) -> Val:
-    return g.w.call("i32", f"llvm.nvvm.redux.sync.{how}", x, g.int(-1), attributes=_CONVERGENT)
 
 
 def set_registers(g: NvLowering, how: str, count: int) -> None:
