@@ -3,8 +3,7 @@
 Buffers live from the op that makes them to their `release`, which frees those made after them too: a stack. Scratch
 lies on top of it, and every op uses it anew: beside what the op before has used, so that no thread has to wait until
 others have read that, as long as a program takes little (`CostModel.scratch_per_warp`). The memory of a function lies
-above that of its callers. Buffers of rows, such as scales, lie behind all that if a program takes less so: scratch for
-matrices, which begins at a multiple of a kilobyte, loses no room to them.
+above that of its callers.
 
     %1 = multibuffer {tile=tile<64x32xf16>, slots=3, axis=1, shared=((0, 12288),)} : i32
     %2 = convert %0 {layout=..., shared=((12288, 16384),)} : tile<64x64xf32>
@@ -30,7 +29,7 @@ from ....ir.rewrite import annotate, uses
 from .. import ops as gpu_ops
 from ..layout.values import layout_of
 from ..target import Target
-from .needs import BUFFER_ALIGNMENT, HOW, SCRATCH_ALIGNMENT, Need, Room, Use, aligned, side_by_side, use_of
+from .needs import BUFFER_ALIGNMENT, HOW, Need, Room, Use, aligned, side_by_side, use_of
 
 Range = tuple[int, int]  # of addresses: (start, end)
 
@@ -44,8 +43,8 @@ def allocate_shared(module: Module, target: Target) -> Module:
     found: dict[Op, dict] = {}
 
     def allocated(body: Block, start: int) -> int:
-        mine, ways = room._replace(used=uses(body)), (False, True) if any(map(_is_row, walk(body))) else (False,)
-        stack = min((_Stack(mine, start, body, behind) for behind in ways), key=lambda stack: stack.bytes)
+        stack = _Stack(room._replace(used=uses(body)), start)
+        stack.block(body)
         found.update(stack.found)
         return stack.bytes
 
@@ -97,22 +96,11 @@ def _free(start: int, need: Need, taken: Sequence[Range]) -> int:
     raise AssertionError("there is room behind the last of them")
 
 
-def _is_row(op: Op) -> bool:
-    """True for a buffer whose slots are so small that what lies behind it loses room to alignment."""
-    return op.kind is gpu_ops.multibuffer and _bytes_of_slot(op) < BUFFER_ALIGNMENT
-
-
-def _bytes_of_slot(op: Op) -> int:
-    return max(SCRATCH_ALIGNMENT, gpu_ops.bytes_of(op.attrs["tile"]))
-
-
 class _Stack:
-    """The buffers that are alive while a block runs, as (start, end). What lies below `start` belongs to callers.
-    Buffers of rows may lie `behind` all others."""
+    """The buffers that are alive while a block runs, as (start, end). What lies below `start` belongs to callers."""
 
-    def __init__(self, room: Room, start: int, body: Block, behind: bool):
+    def __init__(self, room: Room, start: int):
         self.room = room
-        self.rows: dict[Op, int] | None = {} if behind else None  # buffers -> the bytes they take
         self.alive = [(0, start)] if start else []
         self.bytes = 0  # the most there ever is
         self.behind_tma = 0  # where that ends which TMA reads, if nothing else is in use; 0 if that is not known
@@ -121,11 +109,6 @@ class _Stack:
         self.found: dict[Op, dict] = {}
         self.kept: dict[Any, Range] = {}  # contents of scratch that later ops of the block need
         self.needed: dict[Any, list[int]] = {}  # contents -> the ops of the block that need them and are to come
-        self.block(body)
-        for op, size in (self.rows or {}).items():
-            start = aligned(self.bytes, _bytes_of_slot(op))
-            self.note(op, {**op.attrs, "shared": ((start, size),)})
-            self.bytes = start + size
 
     @property
     def top(self) -> int:
@@ -146,7 +129,7 @@ class _Stack:
                 self.behind_tma = 0
             use = use_of(self.room.target, op.kind)
             if op.kind is gpu_ops.release:
-                start = self.starts.get(op.operands[0], self.top)
+                start = self.starts[op.operands[0]]
                 self.alive = [buffer for buffer in self.alive if buffer[0] < start]
             elif use is not None:
                 self.give(op, use)
@@ -165,19 +148,12 @@ class _Stack:
         """Give an op what it needs."""
         need = use.needs(op, self.room._replace(top=self.top))
         attrs = {name: x for name, x in op.attrs.items() if name not in HOW}
-        if need is not None and self.rows is not None and _is_row(op):
-            self.rows[op] = need.sizes[0]
-            return
         if need is not None and use.keeps and need.contents:
             starts, filled = self.keep(need)
             attrs |= {"shared": tuple(zip(starts, need.sizes)), **({"filled": filled} if filled else {})}
         elif need is not None:
             starts = self.place(op, use, need)
             attrs |= {"shared": tuple(zip(starts, need.sizes)), **need.attrs}
-        self.note(op, attrs)
-
-    def note(self, op: Op, attrs: dict[str, Any]) -> None:
-        """Note the attributes that an op is given, if it has not got them."""
         if attrs != op.attrs:
             self.found[op] = attrs
 
