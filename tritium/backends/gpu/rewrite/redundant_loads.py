@@ -5,9 +5,8 @@ broadcast.
     w = q >> k % 8 * 4                      q = few, every row eight times
     acc = dot a, w, acc                     ...
 
-The operands of a dot are prefetched, so this saves copies and buffers, or registers where rows of scales are too far
-apart to be copied. The addresses of the distinct elements are recomputed from every eighth index; if that is not
-possible the load stays.
+The operands of a dot are prefetched, so this saves copies and buffers. The addresses of the distinct elements are
+recomputed from every eighth index; if that is not possible the load stays.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _computes_operands(loop: Op) -> bool:
 
 def _repeating(loop: LoopInfo, info: AxisAnalysis) -> dict[Op, tuple[int, ...]]:
     """{id of a load behind an operand: repetitions of its elements along each axis}, if the distinct ones can be
-    copied, or not all of them could be either."""
+    copied."""
     dots = (*loop.dots, *loop.in_registers)
     operands = [x for dot in dots for x in dot.operands[:2]]
     loads = [load for x in operands for rank in (1, 2) for load in loop.loads_behind(x, rank)]
@@ -71,8 +70,7 @@ def _repeating(loop: LoopInfo, info: AxisAnalysis) -> dict[Op, tuple[int, ...]]:
     for load in loads:
         steps = _steps(load, info)
         few = _few(Builder(), load, steps) if max(steps) > 1 and not load.attrs["volatile"] else None
-        can = loop.can_copy if len(steps) == 2 else loop.can_prefetch
-        if few is not None and (can(few) or not can(load)):
+        if few is not None and (loop.can_copy if len(steps) == 2 else loop.can_prefetch)(few):
             found[load] = steps
     return found
 
