@@ -414,19 +414,6 @@ def _range(t):
     return (-(1 << t.bits - 1), (1 << t.bits - 1) - 1) if t.signed else (0, (1 << t.bits) - 1)
 
 
-@on(ops.cast)
-def magnitude_of_wider(b, op):
-    """A wider float of a magnitude: the magnitude of the wider float, which instructions take as they read it"""
-    x, = op.operands
-    to = op.attrs["to"]
-    if type(x) is not Op or x.kind is not ops.abs_ or type(to) is not T.Scalar or not to.is_float:
-        return None
-    source = T.element(x.type)
-    if not source.is_float or source.bits >= to.bits or not preserves(source, to):
-        return None
-    return ops.abs_(b, ops.cast(b, x.operands[0], to=to))
-
-
 @on(ops.bitcast)
 def bits(b, op):
     """bitcast to the same type, or of a bitcast"""
