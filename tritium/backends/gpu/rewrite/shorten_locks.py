@@ -19,8 +19,9 @@ from .. import ops as gpu_ops
 
 def shorten_locks(module: Module) -> Module:
     """Move conversions in front of the loop that waits for a lock, if they need nothing of what it protects."""
-    kinds = module.kinds
-    return _Rewriter(lambda b, op: None).module(module) if {ops.while_, gpu_ops.convert} <= kinds else module
+    if ops.while_ not in module.kinds or gpu_ops.convert not in module.kinds:
+        return module
+    return _Rewriter(lambda b, op: None).module(module)
 
 
 class _Rewriter(Rewriter):
@@ -37,16 +38,12 @@ class _Rewriter(Rewriter):
 
 def _waits(op: Op) -> bool:
     """True for a loop that goes on until another program has written something."""
-    return op.kind is ops.while_ and any(_is_atomic(inner) for region in op.regions for inner in walk(region))
-
-
-def _is_atomic(op: Op) -> bool:
-    return op.kind in (ops.atomic, ops.atomic_cas)
+    return op.kind is ops.while_ and any(inner.kind.atomic for region in op.regions for inner in walk(region))
 
 
 def _movable(behind: tuple[Op, ...]) -> tuple[Op, ...]:
     """Of the ops between a lock and the atomic op that opens it, those that convert what is known before."""
-    ends = [k for k, op in enumerate(behind) if _is_atomic(op)]
+    ends = [k for k, op in enumerate(behind) if op.kind.atomic]
     inside = set(behind[: ends[0]]) if ends else set()
     found: set[Op] = set()
     for op in inside:
