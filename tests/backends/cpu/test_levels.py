@@ -273,7 +273,7 @@ def test_the_system_and_llvm_describe_the_same_machine():
 @pytest.mark.skipif(not X86_HOST, reason="asks an x86-64 CPU")
 def test_the_cpu_itself_tells_what_the_system_has_no_word_for():
     has = {feature for feature, present in target.llvm().get_host_cpu_features().items() if present}
-    assert host.multiplies_tiles_of_halves() == ("amx-fp16" in has)
+    assert host.has_amx_fp16() == ("amx-fp16" in has)
 
 
 def test_the_setting_is_a_knob():

@@ -214,11 +214,11 @@ def one_by_one(x, o, n, BLOCK: tl.constexpr):
         tl.store(o + i * BLOCK + at, tl.load(x + i * BLOCK + at) * 2)
 
 
-@pytest.mark.parametrize(("block", "waits"), [(128, True), (256, True), (512, False)])
-def test_the_traits_say_whether_loops_load_little(block, waits):
+@pytest.mark.parametrize(("block", "little"), [(128, True), (256, True), (512, False)])
+def test_the_traits_say_whether_loops_load_little(block, little):
     """A word or two of a thread: as many threads as there can be are to hide that it waits for them."""
     source = ASTSource(one_by_one, {"x": "*fp32", "o": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": block})
     kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=dict(num_warps=4))
     traits = Traits.read(kernel.metadata._asdict())
-    assert traits.waits is waits
-    assert room_for_more(HOPPER, traits, {"n_regs": 38, "n_spills": 0}, 0) == ([32] if waits else [])
+    assert traits.loads_little is little
+    assert room_for_more(HOPPER, traits, {"n_regs": 38, "n_spills": 0}, 0) == ([32] if little else [])

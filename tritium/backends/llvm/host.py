@@ -26,7 +26,7 @@ def level() -> levels.Level | None:
         has = features_in(_cpuinfo())
         if "amx-tile" in has and not may_use_tiles():
             has = frozenset(feature for feature in has if not feature.startswith("amx-"))
-        if "amx-tile" in has and multiplies_tiles_of_halves():
+        if "amx-tile" in has and has_amx_fp16():
             has |= {"amx-fp16"}
     elif machine == "aarch64":
         has = levels.known(machine, arm_extensions())
@@ -65,8 +65,8 @@ def may_use_tiles() -> bool:
     return ctypes.CDLL(None).syscall(*map(ctypes.c_long, (request, permission, tiles))) == 0
 
 
-def multiplies_tiles_of_halves() -> bool:
-    """Whether an x86-64 CPU says so. Linux has no word for it."""
+def has_amx_fp16() -> bool:
+    """Whether an x86-64 CPU multiplies tiles of f16. Linux has no word for it, so the CPU is asked."""
     import ctypes
     import mmap
 

@@ -71,15 +71,16 @@ def _level(name: str, machine: str, cpu: str, *features: str) -> Level:
 
 _V2 = ("cx16", "sahf", "popcnt", "sse4.2")
 _V3 = (*_V2, "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
-_TILES = (*_V3, *_V4, "avx512ifma", "avx512vnni", "avx512vpopcntdq", "avx512vbmi", "avx512vbmi2", "avx512bitalg",
-          "avx512bf16", "avx512fp16", "avxvnni", "vaes", "vpclmulqdq", "gfni", "amx-tile", "amx-bf16", "amx-int8")
+_SAPPHIRE_RAPIDS = (*_V3, *_V4, "avx512ifma", "avx512vnni", "avx512vpopcntdq", "avx512vbmi", "avx512vbmi2",
+                    "avx512bitalg", "avx512bf16", "avx512fp16", "avxvnni", "vaes", "vpclmulqdq", "gfni", "amx-tile",
+                    "amx-bf16", "amx-int8")
 LEVELS = {level.name: level for level in (
     _level("x86-64", "x86_64", "x86-64"),
     _level("x86-64-v2", "x86_64", "x86-64-v2", *_V2),
     _level("x86-64-v3", "x86_64", "x86-64-v3", *_V3),
     _level("x86-64-v4", "x86_64", "x86-64-v4", *_V3, *_V4),
-    _level("sapphirerapids", "x86_64", "sapphirerapids", *_TILES),
-    _level("graniterapids", "x86_64", "graniterapids", *_TILES, "amx-fp16"),
+    _level("sapphirerapids", "x86_64", "sapphirerapids", *_SAPPHIRE_RAPIDS),
+    _level("graniterapids", "x86_64", "graniterapids", *_SAPPHIRE_RAPIDS, "amx-fp16"),
     _level("aarch64", "aarch64", "neoverse-n1", "crc", "lse", "rdm", "rcpc", "fullfp16", "dotprod"),
 )}  # fmt: skip
 

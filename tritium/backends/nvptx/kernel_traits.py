@@ -23,7 +23,7 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
     >>> module = parse_module('kernel @k(%p: ptr<i32>) { print %p {prefix="p"} }')
     >>> traits_of(module.replace(attrs={"num_warps": 4}), NvTarget.of("90a"))
     Traits(threads=128, registers=None, products=False, async_copies=False, exchanges=False, sums=(), calls=True,
-           short_loops=False, waits=False)
+           short_loops=False, loads_little=False)
     """
     warps = module.attrs["num_warps"]
     made = [op for block in (module.body, *(function.body for function in module.functions)) for op in walk(block)]
@@ -41,11 +41,11 @@ def traits_of(module: Any, target: Any, maxnreg: int | None = None) -> Traits:
         calls=any(op.kind.message for op in made) or mentions(".extern"),
         short_loops=any(op.kind is ops.for_ and trip_count(op) and any(x in products for x in op.regions[0].ops)
                         for op in made),
-        waits=not products and _waits(made),
+        loads_little=not products and _loads_little(made),
     )
 
 
-def _waits(made: list[Any]) -> bool:
+def _loads_little(made: list[Any]) -> bool:
     """Whether loops load, and no more in an iteration than a thread is done with at once."""
     loops = [[load for region in op.regions for load in walk(region) if load.kind is ops.load]
              for op in made if op.kind.loop]  # fmt: skip

@@ -226,7 +226,7 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     [80, 96]
     >>> room_for_more(hopper, Traits(256), {"n_regs": 60, "n_spills": 0}, 256)
     [48]
-    >>> room_for_more(hopper, Traits(128, waits=True), {"n_regs": 38, "n_spills": 0}, 0)
+    >>> room_for_more(hopper, Traits(128, loads_little=True), {"n_regs": 38, "n_spills": 0}, 0)
     [32]
     """
     if traits.registers is not None or "n_regs" not in used:
@@ -236,7 +236,7 @@ def room_for_more(has: Machine, traits: Traits, used: dict[str, int], shared: in
     waits, few = traits.products and traits.async_copies, (blocks - 1) * traits.threads <= _FEW
     if not waits and (used.get("n_spills", 0) or traits.products and not few):
         return []
-    last, close = (has.threads if traits.waits else _MORE) // traits.threads, _FEWER
+    last, close = (has.threads if traits.loads_little else _MORE) // traits.threads, _FEWER
     if few:
         last, close = blocks if traits.products else max(blocks, last), _FAR
     if waits:

@@ -23,7 +23,7 @@ class Traits(NamedTuple):
     sums: tuple[int, ...] = ()  # registers of each accumulator of Hopper's products
     calls: bool = False  # functions that only the driver has
     short_loops: bool = False  # around products, of constant length, which the assembler may unroll
-    waits: bool = False  # its loops load a word or two of a thread in an iteration
+    loads_little: bool = False  # its loops load a word or two of a thread in an iteration
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Traits | None:
