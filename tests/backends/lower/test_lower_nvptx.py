@@ -79,7 +79,7 @@ def test_text(path, target):
     options = {f"num_{name}" if name in ("warps", "stages") else name: int(x) for name, x in options.items()}
     made, metadata = stages_of(verify(parse_module(source)), int(arch.removeprefix("sm_")), **options)
     text = made[(re.findall(r"# text: (\w+)", source) or ["ptx"])[0]]
-    assert described(made["ptx"]) == metadata["traits"]._replace(sums=(), waits=False)
+    assert described(made["ptx"]) == metadata["traits"]._replace(sums=(), loads_little=False)
     found = re.findall(r"# (has|not|count|order|shared) ?(\d*): (.*)", source)
     assert found, f"{path} expects nothing"
     for word, times, wanted in found:
