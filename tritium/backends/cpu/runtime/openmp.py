@@ -24,24 +24,13 @@ from .job import HEADER, JOB
 
 SYMBOLS = ("tt.team.parallel", "tt.team.threads", "tt.team.jobs", "tt.team.cost")
 
-_TEXT = """
-@tt.team.parallel = global ptr null               ; GOMP_parallel, or null
-@tt.team.threads = global ptr null                ; omp_get_max_threads
-@tt.team.jobs = global i64 0                      ; jobs that ran on the team
-@team.ran = internal global i64 0                 ; programs that the caller ran, for who is @busy like what follows
-@team.began = internal global i64 0               ; when the caller began to
-@team.inside = internal global i64 0              ; members beside the caller that may run programs
+# Which of the two runs a job, by what jobs took beyond their share.
+COSTS = """
 @team.chosen = internal global i64 0              ; 1 if the last job that was opened runs on the team
 @tt.team.cost = global [2 x i64] zeroinitializer  ; ticks that jobs take beyond their share: by workers, by the team
 @ideal = internal global i64 0                    ; ticks of the open job, shared by all
 @untried = internal global i64 0                  ; jobs since the other was tried
 @try_every = internal global i64 32
-
-define internal void @forget_team() nounwind noinline cold {
-  store ptr null, ptr @tt.team.parallel
-  store atomic i64 0, ptr @team.inside monotonic, align 8
-  ret void
-}
 
 define internal i64 @team_cost() nounwind {
   ret i64 load i64, item i64 1 of @tt.team.cost
@@ -54,21 +43,6 @@ define internal void @doubt_team() nounwind noinline cold {
   %lower = sub i64 %cost, %part
   store i64 %lower, ptr %p
   ret void
-}
-
-; Whether this thread may run a job on the team of OpenMP.
-define internal i1 @has_team(i64 %threads) nounwind {
-  %parallel = load ptr, ptr @tt.team.parallel
-  jump %no if icmp eq ptr %parallel, null
-  %self = call i64 @pthread_self()
-  %main = load i64, ptr @tt.pool.main
-  jump %no unless icmp eq i64 %self, %main
-  %ask = load ptr, ptr @tt.team.threads
-  %n = call i32 %ask()
-  %n.w = zext i32 %n to i64
-  ret i1 icmp eq i64 %n.w, %threads
-no:
-  ret i1 false
 }
 
 ; 1 if a job that takes so many ticks in all is to run on the team.
@@ -131,6 +105,36 @@ define internal void @note_cost(i64 %now) nounwind {
 done:
   ret void
 }
+"""
+
+_TEXT = """
+@tt.team.parallel = global ptr null               ; GOMP_parallel, or null
+@tt.team.threads = global ptr null                ; omp_get_max_threads
+@tt.team.jobs = global i64 0                      ; jobs that ran on the team
+@team.ran = internal global i64 0                 ; programs that the caller ran, for who is @busy like what follows
+@team.began = internal global i64 0               ; when the caller began to
+@team.inside = internal global i64 0              ; members beside the caller that may run programs
+
+define internal void @forget_team() nounwind noinline cold {
+  store ptr null, ptr @tt.team.parallel
+  store atomic i64 0, ptr @team.inside monotonic, align 8
+  ret void
+}
+
+; Whether this thread may run a job on the team of OpenMP.
+define internal i1 @has_team(i64 %threads) nounwind {
+  %parallel = load ptr, ptr @tt.team.parallel
+  jump %no if icmp eq ptr %parallel, null
+  %self = call i64 @pthread_self()
+  %main = load i64, ptr @tt.pool.main
+  jump %no unless icmp eq i64 %self, %main
+  %ask = load ptr, ptr @tt.team.threads
+  %n = call i32 %ask()
+  %n.w = zext i32 %n to i64
+  ret i1 icmp eq i64 %n.w, %threads
+no:
+  ret i1 false
+}
 
 ; What each thread of the team calls; the caller is one of them. Signals leave a program, but never the team. The caller
 ; waits here for the others, not in OpenMP's barrier: it alone can look for signals.
@@ -187,7 +191,7 @@ def openmp() -> str:
     >>> openmp().count("define internal i64 @run_on_team")
     1
     """
-    return resolve(_TEXT, JOB, HEADER)
+    return resolve(COSTS + _TEXT, JOB, HEADER)
 
 
 def find() -> tuple[int, int] | None:
