@@ -96,10 +96,12 @@ def test_tiles_are_kept_in_the_unit(kind, instruction):
     blocks = assembly(text, cpu).split("\n.LBB")
     hottest = max(blocks, key=lambda block: block.count(instruction))
     assert hottest.count(instruction) == hottest.count("tileloadd") == 4
-    packing = [block for block in blocks if "vpunpckl" in block and "prefetcht1" in block]
-    assert len(packing) == 3  # before the first panel, and while one is multiplied: with 32 rows, and with the last 16
+    assert hottest.count("tileloaddt1") == 2  # A
+    packing = [block for block in blocks if "vpunpckl" in block]
+    products = sorted(block.count(instruction) for block in packing)
+    assert products == [0, 0, 2, 4]  # 16 and 32 rows: before the first step, and while the panel is multiplied
     for block in packing:  # no shuffle takes two instructions of the processor
-        assert len(re.findall(r"vpunpck[lh]", block)) == (2 if kind in dot_amx.SYMBOLS else 8), block
+        assert len(re.findall(r"vpunpck[lh]", block)) == (32 if kind in dot_amx.SYMBOLS else 64), block
         assert not re.search(r"vpermt2[bw]|vpermi2[bw]|vinsert|rsp.*mm", block), block
 
 

@@ -2,20 +2,22 @@
 
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
 
-M is a multiple of 16, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of 64
-bytes: four hold 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. If 16 rows of C remain, they take two
-tiles. A is read in place. The unit needs the ks that make up four bytes side by side in B, two floats or four bytes, so
-32 columns at a time are packed in that order into `panel`. For floats, row p has B[2p, c], B[2p + 1, c] for each column
-c. While a panel is multiplied the next one is packed, a few rows with each step: the tile unit and the shuffles work at
-the same time.
+M is a multiple of 16, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of
+64 bytes: four hold 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. If 16 rows of C remain, they take
+two tiles. The unit needs the ks that make up four bytes side by side in B, two floats or four bytes, so 32 columns at
+a time are packed in that order into `panel`. For floats, row p has B[2p, c], B[2p + 1, c] for each column c. The first
+rows of C pack the panel two steps before they read it: the tile unit and the shuffles work at the same time.
 
-Rows of A far apart fall into the same sets of the caches. If there are several panels, the first one has the tiles of A
-copied, and the others read the copies.
+What passes between the first two caches is the limit. So tiles of A are loaded as what is not read again soon: they
+would push the panel out of the first cache, which all rows read. A is read in place, unless its rows lie in more pages
+than the processor keeps addresses of: then the first panel has the tiles copied, and the others read the copies.
 
 The unit flushes subnormal results and operands of bf16 to zero, regardless of the thread's floating-point state.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ....named_tuples import NamedTuple
 from ...llvm.target import CpuTarget
@@ -28,7 +30,8 @@ _ROWS, _, _COLUMNS = MULTIPLES
 _BLOCK = 2 * _ROWS  # rows of C that are computed at a time
 _LINE = 64  # bytes of a row of a tile, and of a line of the cache
 _TILE = _ROWS * _LINE  # bytes
-_DISTANT = 2 << 10  # bytes between rows of A from which copies of them pay off
+_AHEAD = 2  # steps: tiles cannot be loaded from lines that are on their way to the cache
+_FAR = 256 << 10  # bytes from the first row of A to the last from which copies of rows pay off: 64 pages
 _WIDE = 128  # columns from which they do
 _PANEL_ROW = 128  # bytes: 32 columns of four
 # palette 1; from byte 16 the width of each tile in bytes (u16), from byte 48 its rows
@@ -75,19 +78,19 @@ def is_amx(target: CpuTarget, kind: str) -> bool:
 
 
 def panel_columns(m: int, n: int) -> int:
-    """The columns of the scratch panel (K rows of f32): two panels of B, and a copy of an A of floats if B is wide.
+    """The columns of the scratch panel (K rows of f32): 32 columns of B, and a copy of an A of floats if B is wide.
 
     >>> panel_columns(64, 64), panel_columns(64, 128)
-    (32, 64)
+    (16, 48)
     """
-    return _COLUMNS + (-(-m // 2) if n >= _WIDE else 0)
+    return _COLUMNS // 2 + (-(-m // 2) if n >= _WIDE else 0)
 
 
 def dot_floats(kind: str) -> str:
     """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
 
-    >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")  # 32 rows, and 16
-    6
+    >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")  # of 32 rows, and 16
+    18
     """
     w = Writer()
     with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
@@ -102,7 +105,7 @@ def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
     >>> w = Writer()
     >>> write_bytes(w, "i8", "tt.dot.i8", "other")
     >>> w.text().count("call void @llvm.x86.tdpbssd(")
-    6
+    18
     """
     with w.function("void", symbol, PARAMETERS) as values:
         _, _, _, m, n, depth, *_, panel, _ = values
@@ -117,13 +120,15 @@ def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
         w.ret()
 
 
-class _Packing(NamedTuple):
-    """What is packed while a panel is multiplied: the next panel, `each` of its units with a step."""
+class _Rows(NamedTuple):
+    """Rows of A: the tiles of a step begin at `start` + index * `step`, and have rows `stride` apart. If `copies`, they
+    are copied to `copy`, one behind the other."""
 
-    source: Val
-    target: Val
-    each: Val
-    units: Val
+    start: Val
+    stride: Val
+    step: Val
+    copy: Val
+    copies: Val
 
 
 class _Product:
@@ -131,43 +136,35 @@ class _Product:
 
     def __init__(self, w: Writer, kind: _Kind, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, lda: Val, ldb: Val,
                  ldc: Val, panel: Val, fresh: Val):
-        self.w, self.kind, self.a, self.b, self.c, self.m, self.n, self.depth = w, kind, a, b, c, m, n, depth
+        self.w, self.kind, self.a, self.b, self.c, self.m, self.n, self.panel = w, kind, a, b, c, m, n, panel
         self.lda, self.ldb = (w.binary("mul", stride, w.const("i64", kind.size)) for stride in (lda, ldb))
         self.ldc, self.fresh = w.binary("mul", ldc, w.const("i64", 4)), fresh
-        self.row = w.binary("mul", depth, w.const("i64", kind.size))  # bytes of a row of A
-        size = w.binary("mul", self.row, w.const("i64", _COLUMNS))
-        self.panels = panel, w.gep("i8", panel, size)
-        self.copies = w.gep("i8", self.panels[1], size)
-        distant = w.compare("icmp sge", self.lda, w.const("i64", _DISTANT))
-        self.copied = w.binary("and", distant, w.compare("icmp sge", n, w.const("i64", _WIDE)))
+        self.row = row = w.binary("mul", depth, w.const("i64", kind.size))  # bytes of a row of A
+        self.steps = w.binary("udiv", row, w.const("i64", _LINE))
+        self.copies = w.gep("i8", panel, w.binary("mul", row, w.const("i64", _COLUMNS)))
+        apart = w.compare("icmp sge", self.lda, w.binary("add", row, row))
+        far = w.compare("icmp sge", w.binary("mul", self.lda, m), w.const("i64", _FAR))
+        self.copied = w.all_of(apart, far, w.compare("icmp sge", n, w.const("i64", _WIDE)))
         for name, parameters in (("ldtilecfg", ["ptr"]), ("tilerelease", []), ("tileloadd64", ["i8", "ptr", "i64"]),
-                                 ("tilestored64", ["i8", "ptr", "i64"]), ("tilezero", ["i8"]),
-                                 (kind.instruction, ["i8"] * 3)):  # fmt: skip
+                                 ("tileloaddt164", ["i8", "ptr", "i64"]), ("tilestored64", ["i8", "ptr", "i64"]),
+                                 ("tilezero", ["i8"]), (kind.instruction, ["i8"] * 3)):  # fmt: skip
             w.declare(f"llvm.x86.{name}", "void", parameters)
-        w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
 
     def write(self) -> None:
         """Compute C."""
-        w, zero, one = self.w, self.w.const("i64", 0), self.w.const("i64", 1)
+        w, top = self.w, self.w.const("i64", 0)
         w.effect(f"call void @llvm.x86.ldtilecfg({w.string(_CONFIG).typed})")  # each thread has its own
-        units = w.binary("udiv", self.depth, w.const("i64", self.kind.unit))
-        steps = w.binary("mul", w.binary("udiv", self.row, w.const("i64", _LINE)),
-                         w.binary("udiv", w.binary("add", self.m, w.const("i64", _ROWS)), w.const("i64", _BLOCK)))
-        upper = w.binary("sub", w.binary("add", units, steps), one)
-        each = w.binary("udiv", upper, w.intrinsic("smax", "i64", steps, one))  # units that a step packs
-        with w.loop(0, units) as loop:
-            self.pack(self.b, self.panels[0], loop.index)
         even = round_down(w, self.m, _BLOCK)
-        with w.loop(0, self.n, _COLUMNS, carry=[*self.panels]) as columns:
-            j, (mine, other) = columns.index, columns.carried
-            begins, after = w.compare("icmp eq", j, zero), w.binary("add", j, w.const("i64", _COLUMNS))
-            packing = _Packing(w.gep(self.kind.operand, self.b, after), other, each,
-                               w.select(w.compare("icmp slt", after, self.n), units, zero))
-            with w.loop(0, even, _BLOCK, carry=[zero]) as rows:
-                rows.next = [self.block(2, rows.index, j, begins, mine, packing, *rows.carried)]
-            with w.when(w.compare("icmp ne", even, self.m)):
-                self.block(1, even, j, begins, mine, packing, *rows.results)
-            columns.next = [other, mine]
+        with w.loop(0, self.n, _COLUMNS) as columns:
+            j = columns.index
+            with w.when(w.compare("icmp ne", even, top)):
+                self.block(2, top, j, packs=True)
+                with w.loop(_BLOCK, even, _BLOCK) as rows:
+                    self.block(2, rows.index, j)
+                with w.when(w.compare("icmp ne", even, self.m)):
+                    self.block(1, even, j)
+            with w.when(w.compare("icmp eq", even, top)):
+                self.block(1, top, j, packs=True)
         w.effect("call void @llvm.x86.tilerelease()")  # no tiles to save at a context switch
 
     def below(self, start: Val, stride: Val, rows: Val | int) -> Val:
@@ -175,15 +172,74 @@ class _Product:
         w = self.w
         return w.gep("i8", start, w.binary("mul", stride, w.const("i64", rows) if isinstance(rows, int) else rows))
 
-    def pack(self, b: Val, panel: Val, unit: Val) -> None:
-        """Pack a unit of the panel of B at `b`, and prefetch the lines to the right of it."""
+    def block(self, tall: int, i: Val, j: Val, packs: bool = False) -> None:
+        """`tall` x 2 tiles of C, from row `i` and column `j` on. The first block `packs` the panel that the others
+        read."""
+        w, c = self.w, self.w.gep("i32", self.below(self.c, self.ldc, i), j)
+        places = [w.gep("i32", line, w.const("i64", _ROWS * right)) if right else line
+                  for line in (c, self.below(c, self.ldc, _ROWS))[:tall] for right in range(2)]
+        with w.when(self.fresh):
+            for tile in range(len(places)):
+                w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
+        with w.when(w.binary("xor", self.fresh, w.const("i1", True))):
+            for tile, place in enumerate(places):
+                _move(w, "tileloadd64", tile, place, self.ldc)
+        a, done = self.rows(tall, i, j), w.const("i64", 0)
+        if packs:
+            ahead = w.intrinsic("umin", "i64", self.steps, w.const("i64", _AHEAD))
+            done = w.binary("sub", self.steps, ahead)
+            with w.loop(0, ahead) as loop:
+                self.pack(j, loop.index, 0, 1)
+            with w.loop(0, done) as loop:
+                later = w.binary("add", loop.index, ahead)
+                self.step(tall, a, loop.index, lambda product: self.pack(j, later, product, 2 * tall))
+        with w.loop(done, self.steps) as loop:
+            self.step(tall, a, loop.index)
+        for tile, place in enumerate(places):
+            _move(w, "tilestored64", tile, place, self.ldc)
+
+    def rows(self, tall: int, i: Val, j: Val) -> _Rows:
+        """The rows of A from row `i` on; the first columns of B may have their tiles copied for the others."""
+        w = self.w
+        start, line = self.below(self.a, self.lda, i), w.const("i64", _LINE)
+        copy, tiles = self.below(self.copies, self.row, i), w.const("i64", tall * _TILE)
+        begins = w.compare("icmp eq", j, w.const("i64", 0))
+        again = w.binary("and", self.copied, w.binary("xor", begins, w.const("i1", True)))
+        start, stride, step = (w.select(again, *x) for x in ((copy, start), (line, self.lda), (tiles, line)))
+        return _Rows(start, stride, step, copy, w.binary("and", self.copied, begins))
+
+    def step(self, tall: int, a: _Rows, index: Val, meanwhile: Callable[[int], None] = lambda product: None) -> None:
+        """Add the products of 64 bytes of rows of A, from `a` on; `meanwhile` emits what is done after each."""
+        w, product = self.w, 0
+        b = self.below(self.panel, w.const("i64", 2 * _TILE), index)
+        top = self.below(a.start, a.step, index)
+        for down, rows in enumerate((top, self.below(top, a.stride, _ROWS))[:tall]):
+            _move(w, "tileloaddt164", _A[down], rows, a.stride)
+            for right in range(2):
+                if not down:
+                    half = w.gep("i8", b, w.const("i64", _LINE)) if right else b
+                    _move(w, "tileloadd64", _B[right], half, w.const("i64", _PANEL_ROW))
+                w.effect(f"call void @llvm.x86.{self.kind.instruction}(i8 {product}, i8 {_A[down]}, i8 {_B[right]})")
+                meanwhile(product)
+                product += 1
+        with w.when(a.copies):
+            place, line = self.below(a.copy, w.const("i64", tall * _TILE), index), w.const("i64", _LINE)
+            for down in range(tall):
+                _move(w, "tilestored64", _A[down], w.gep("i8", place, w.const("i64", _TILE * down)), line)
+
+    def pack(self, j: Val, step: Val, part: int, parts: int) -> None:
+        """Pack one of the equal `parts` of what a step reads of B's columns from `j` on."""
+        w, units = self.w, self.kind.depth // self.kind.unit
+        start, first = w.gep(self.kind.operand, self.b, j), w.binary("mul", step, w.const("i64", units))
+        for unit in range(part * units // parts, (part + 1) * units // parts):
+            self.pack_unit(start, w.binary("add", first, w.const("i64", unit)) if unit else first)
+
+    def pack_unit(self, start: Val, unit: Val) -> None:
+        """Pack a unit of the columns from `start` on."""
         w, kind, count = self.w, self.kind, _LINE // self.kind.size
-        first = self.below(b, self.ldb, w.binary("mul", unit, w.const("i64", kind.unit)))
-        rows = [self.below(first, self.ldb, r) for r in range(kind.unit)]
-        lines = [w.load(f"<{_COLUMNS} x {kind.operand}>", row, align=kind.size) for row in rows]
-        for row in rows:
-            ahead = w.gep("i8", row, w.const("i64", _LINE))
-            w.effect(f"call void @llvm.prefetch.p0({ahead.typed}, i32 0, i32 2, i32 1)")
+        top = self.below(start, self.ldb, w.binary("mul", unit, w.const("i64", kind.unit)))
+        lines = [w.load(f"<{_COLUMNS} x {kind.operand}>", self.below(top, self.ldb, r) if r else top, align=kind.size)
+                 for r in range(kind.unit)]
         if kind.unit > kind.group:
             lines = [w.shuffle(x, y, range(count)) for x, y in zip(lines[:kind.group], lines[kind.group:], strict=True)]
         # Registers have four lanes of 16 bytes; lane l gets the lth four columns of each half of a row.
@@ -193,50 +249,9 @@ class _Product:
             parts = [[part for x, y in zip(*pair, strict=True) for part in _unpacked(w, x, y, wide)]
                      for pair in zip(parts[::2], parts[1::2], strict=True)]
             wide *= 2
-        place = w.gep("i8", panel, w.binary("mul", unit, w.const("i64", kind.unit * kind.size * _COLUMNS)))
+        place = self.below(self.panel, w.const("i64", kind.unit * kind.size * _COLUMNS), unit)
         for i, x in enumerate(parts[0]):
             w.store(x, w.gep("i8", place, w.const("i64", _LINE * i)) if i else place, align=kind.size)
-
-    def block(self, tall: int, i: Val, j: Val, begins: Val, panel: Val, packing: _Packing, unit: Val) -> Val:
-        """`tall` x 2 tiles of C, from row `i` and column `j` on; returns the first unit that is still to be packed,
-        `unit` before.
-
-        `begins`: in the first columns.
-        """
-        w, copy = self.w, self.below(self.copies, self.row, i)
-        c = w.gep("i32", self.below(self.c, self.ldc, i), j)
-        places = [w.gep("i32", line, w.const("i64", _ROWS * right)) if right else line
-                  for line in (c, self.below(c, self.ldc, _ROWS))[:tall] for right in range(2)]
-        with w.when(self.fresh):
-            for tile in range(len(places)):
-                w.effect(f"call void @llvm.x86.tilezero(i8 {tile})")
-        with w.when(w.binary("xor", self.fresh, w.const("i1", True))):
-            for tile, place in enumerate(places):
-                _move(w, "tileloadd64", tile, place, self.ldc)
-        line, tiles, in_place = w.const("i64", _LINE), w.const("i64", tall * _TILE), self.below(self.a, self.lda, i)
-        is_copy = w.binary("and", self.copied, w.binary("xor", begins, w.const("i1", True)))
-        a, lda, step = (w.select(is_copy, x, y) for x, y in ((copy, in_place), (line, self.lda), (tiles, line)))
-        with w.loop(0, w.binary("udiv", self.row, line), carry=[unit]) as loop:
-            along, copies = w.binary("mul", loop.index, step), self.below(copy, tiles, loop.index)
-            b = self.below(panel, w.const("i64", 2 * _TILE), loop.index)
-            for down, rows in enumerate((a, self.below(a, lda, _ROWS))[:tall]):
-                _move(w, "tileloadd64", _A[down], w.gep("i8", rows, along), lda)
-                for right in range(2):
-                    if not down:
-                        half = w.gep("i8", b, w.const("i64", _LINE * right))
-                        _move(w, "tileloadd64", _B[right], half, w.const("i64", _PANEL_ROW))
-                    operands = f"i8 {2 * down + right}, i8 {_A[down]}, i8 {_B[right]}"
-                    w.effect(f"call void @llvm.x86.{self.kind.instruction}({operands})")
-            with w.when(w.binary("and", self.copied, begins)):
-                for down in range(tall):
-                    _move(w, "tilestored64", _A[down], w.gep("i8", copies, w.const("i64", _TILE * down)), line)
-            stop = w.intrinsic("smin", "i64", w.binary("add", loop.carried[0], packing.each), packing.units)
-            with w.loop(loop.carried[0], stop) as some:
-                self.pack(packing.source, packing.target, some.index)
-            loop.next = [stop]
-        for tile, place in enumerate(places):
-            _move(w, "tilestored64", tile, place, self.ldc)
-        return loop.results[0]
 
 
 def _unpacked(w: Writer, x: Val, y: Val, wide: int) -> list[Val]:
