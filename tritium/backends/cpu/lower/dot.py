@@ -9,11 +9,11 @@ from typing import Any
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Block, Op, Value
+from ....ir.core import Block, Op, Value, walk
 from ....passes.simplify import number
 from ...llvm.writer import Val, value
 from ..fuse import ops as cpu_ops
-from ..library import dot, dot_neon, dot_vnni
+from ..library import dot, dot_neon, dot_run, dot_vnni
 from . import loop_nests, scratch_chunks, views
 from .function import Lowering
 from .scratch import Buffer, View
@@ -23,6 +23,7 @@ from .table import statement
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
           (T.bf16, T.f32): "bf16", (T.f16, T.f32): "f16"}
 _NEAR = 32 << 10  # bytes that stay in the first cache
+_JOINED = 1 << 10  # bytes of a row of A in a product of several iterations
 
 
 @statement(ops.dot)
@@ -40,8 +41,10 @@ def _dot(lo: Lowering, op: Op) -> None:
     depth = _depth(lo, op)
     rows, columns = views.demanded_part(lo, op)
     sizes = [lo.const(s) for s in (rows, columns, depth, *[buffer.strides[-2] for buffer in (x, y, total)])]
-    width = dot.panel_width(lo.target, kind, m, n)
-    panel = None if _near(lo, kind, y) else lo.arena.take((k, width), T.element(op.type))
+    in_place = [v for v in (x, y) if type(v) is View]
+    run = lo.runs_of_dots.get(op) if len(in_place) == 2 and total is lo.buffers.get(acc) else None
+    most, width = k if run is None else _JOINED // T.element(a.type).bytes, dot.panel_width(lo.target, kind, m, n)
+    panel = None if _near(lo, kind, y) else lo.arena.take((most, width), T.element(op.type))
     place = value("ptr", "null") if panel is None else lo.address(panel)
     with lo.loops(batch) as at:
         where = []
@@ -50,10 +53,49 @@ def _dot(lo: Lowering, op: Op) -> None:
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
             where.append(scratch_chunks.pointer(lo, buffer, offset))
-        lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
+        if run is None:
+            lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
+        else:
+            _join(lo, run, kind, in_place, most, (*where, *sizes, place, fresh))
     if panel is not None:
         lo.arena.release(panel)
     lo.buffers[op] = total
+
+
+def _join(lo: Lowering, run: Val, kind: str, operands: Sequence[View], most: int, arguments: Sequence[Val]) -> None:
+    """Have a product computed together with those of the next iterations, if its operands stay where they are."""
+    w = lo.w
+    stays = w.all_of(*(w.compare("icmp ne", v.start, lo.address(v.copy)) for v in operands if v.copy is not None))
+    w.declare(f"tt.dot.{kind}", "void", [x.type for x in arguments])
+    w.call("void", "tt.dot.join", run, lo.const(most), lo.const(operands[0].element.bytes),
+           w.const("i1", True) if stays is None else stays, value("ptr", f"@tt.dot.{kind}"), *arguments)
+
+
+def begin_runs(lo: Lowering, loop: Op, inits: Sequence[Value]) -> list[Val]:
+    """Begin runs (dot_run.py) for dots of a loop: sums that nothing else reads, in a loop that writes nothing."""
+    body = loop.regions[-1]
+    args, used = body.args[len(body.args) - len(inits):], cpu_ops.reads(body)
+    sums = [y for y, arg in zip(body.yields, args, strict=True)
+            if type(y) is Op and y.kind is ops.dot and y.operands[2] is arg and used[arg] == used[y] == 1]
+    found = [y for y in sums if _is_short(y)]
+    if any(op.kind.effects_of(op) == "write" for op in walk(body)):
+        return []
+    for y in found:
+        run = lo.runs_of_dots[y] = lo.w.alloca(f"[{dot_run.RUN.size} x i8]", align=8)
+        lo.w.store(lo.const(dot_run.NOTHING), lo.w.gep("i8", run, lo.const(dot_run.RUN.offset("K"))), align=8)
+    return [lo.runs_of_dots[y] for y in found]
+
+
+def _is_short(op: Op) -> bool:
+    """Whether several products of a dot of matrices fit into one."""
+    a = op.operands[0].type
+    return len(T.shape(a)) == 2 and T.shape(a)[1] * T.element(a).bytes < _JOINED
+
+
+def end_runs(lo: Lowering, runs: Sequence[Val]) -> None:
+    """Compute the products that have been put off."""
+    for run in runs:
+        lo.w.call("void", "tt.dot.finish", run)
 
 
 def _depth(lo: Lowering, op: Op) -> int | Val:
