@@ -1,5 +1,5 @@
 """For tests and docstring examples: one cache directory per run, settings that end with the test that made them, the
-`gpu` and `sampled` markers, how hard hypothesis tries."""
+`gpu` and `sampled` markers, workers that lose their GPU, how hard hypothesis tries."""
 
 import collections
 import functools
@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -118,6 +119,28 @@ def _gpu() -> str | None:
 
         return "amd" if Driver.is_usable() else None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """A kernel that faults takes the driver's context with it, and every later test of the process fails. So a worker
+    ends with the first one: pytest-xdist names it, and starts another worker."""
+    report = yield
+    if report.failed and item.get_closest_marker("gpu") and "PYTEST_XDIST_WORKER" in os.environ and _lost_its_gpu():
+        with item.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n{item.nodeid} faulted on the GPU, and its worker ends:\n{report.longreprtext}",
+                  file=sys.__stderr__, flush=True)
+        os._exit(1)
+    return report
+
+
+def _lost_its_gpu() -> bool:
+    """Whether no kernel can run in this process any more."""
+    for module, name in (("nvptx.runtime.cuda", "CUDA"), ("amdgcn.runtime.hip", "HIP")):
+        driver = getattr(sys.modules.get(f"tritium.backends.{module}"), name, None)
+        if driver is not None and driver.available() and driver.function("synchronize")() in driver.sticky:
+            return True
+    return False
 
 
 def _vendor(item) -> str | None:
