@@ -23,7 +23,7 @@ from .table import statement
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
           (T.bf16, T.f32): "bf16", (T.f16, T.f32): "f16"}
 _NEAR = 32 << 10  # bytes that stay in the first cache
-_JOINED = 1 << 10  # bytes of a row of A in a product of several iterations
+_JOINED = 256, 512  # ks of a product of several iterations, or so many bytes of a row of A where those are more ks
 
 
 @statement(ops.dot)
@@ -43,7 +43,7 @@ def _dot(lo: Lowering, op: Op) -> None:
     sizes = [lo.const(s) for s in (rows, columns, depth, *[buffer.strides[-2] for buffer in (x, y, total)])]
     in_place = [v for v in (x, y) if type(v) is View]
     run = lo.runs_of_dots.get(op) if len(in_place) == 2 and total is lo.buffers.get(acc) else None
-    most, width = k if run is None else _JOINED // T.element(a.type).bytes, dot.panel_width(lo.target, kind, m, n)
+    most, width = k if run is None else _most(a), dot.panel_width(lo.target, kind, m, n)
     panel = None if _near(lo, kind, y) else lo.arena.take((most, width), T.element(op.type))
     place = value("ptr", "null") if panel is None else lo.address(panel)
     with lo.loops(batch) as at:
@@ -88,8 +88,14 @@ def begin_runs(lo: Lowering, loop: Op, inits: Sequence[Value]) -> list[Val]:
 
 def _is_short(op: Op) -> bool:
     """Whether several products of a dot of matrices fit into one."""
-    a = op.operands[0].type
-    return len(T.shape(a)) == 2 and T.shape(a)[1] * T.element(a).bytes < _JOINED
+    a = op.operands[0]
+    return len(T.shape(a.type)) == 2 and T.shape(a.type)[1] < _most(a)
+
+
+def _most(a: Value) -> int:
+    """The ks of a product of several iterations."""
+    depth, size = _JOINED
+    return max(depth, size // T.element(a.type).bytes)
 
 
 def end_runs(lo: Lowering, runs: Sequence[Val]) -> None:
