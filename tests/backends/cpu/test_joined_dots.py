@@ -25,15 +25,15 @@ class Run:
         ctypes.c_int64.from_buffer(self.memory, dot_run.RUN.offset("K")).value = dot_run.NOTHING
         record = lambda a, b, c, m, n, k, lda, ldb, ldc, panel, fresh: self.done.append((a, b, k, fresh))
         self.function = ctypes.CFUNCTYPE(None, *_NUMBERS)(record)
-        own = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_bool, ctypes.c_void_p]
+        own = [ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_bool, ctypes.c_void_p]
         self.call = ctypes.CFUNCTYPE(None, *own, *_NUMBERS)(symbols["tt.dot.join"])
         self.end = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["tt.dot.finish"])
 
     def join(self, k, first=0, a=None, b=None, m=8, n=16, lda=64, ldb=32, stays=True):
         """A product of `k` ks from `first` on."""
         a, b = A + SIZE * first if a is None else a, B + SIZE * ldb * first if b is None else b
-        self.call(ctypes.addressof(self.memory), MOST, SIZE, stays, ctypes.cast(self.function, ctypes.c_void_p),
-                  a, b, C, m, n, k, lda, ldb, 16, 0, first == 0)
+        self.call(ctypes.addressof(self.memory), MOST, SIZE, SIZE * ldb, stays,
+                  ctypes.cast(self.function, ctypes.c_void_p), a, b, C, m, n, k, lda, ldb, 16, 0, first == 0)
         return len(self.done)
 
     def finish(self):

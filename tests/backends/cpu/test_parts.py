@@ -105,6 +105,17 @@ def test_tiles_are_kept_in_the_unit(kind, instruction):
         assert not re.search(r"vpermt2[bw]|vpermi2[bw]|vinsert|rsp.*mm", block), block
 
 
+@pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("f16", "tdpfp16ps")])
+def test_columns_are_packed_in_registers(kind, instruction):
+    cpu = cpu_target("graniterapids")
+    blocks = assembly(dot_amx.dot_floats(kind, by_columns=True), cpu).split("\n.LBB")
+    packing = [block for block in blocks if "vpunpckl" in block]
+    assert sorted(block.count(instruction) for block in packing) == [0, 0, 2, 4]
+    for block in packing:
+        assert len(re.findall(r"vpunpck|vshufi64x2", block)) == 2 * 64, block
+        assert not re.search(r"vperm|vinsert|rsp.*mm", block), block
+
+
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("name, products", [("x86-64-v3", 48), ("x86-64-v4", 96), ("aarch64", 64)])
 def test_dot_keeps_its_tile_in_registers(name, products, kind):

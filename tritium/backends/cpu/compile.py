@@ -24,15 +24,22 @@ def target_info(cpu: CpuTarget) -> passes.TargetInfo:
     >>> T.f16 in target_info(machines.cpu_target("aarch64")).floats
     True
     """
-    from .library.dot_amx import MULTIPLES, is_amx
+    from .library.dot_amx import MULTIPLES
     from .lower import erf, exp
 
-    units = {t for t in (T.bf16, T.f16) if is_amx(cpu, str(t))}
+    units = _units(cpu)
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
     return passes.TargetInfo(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
                         rows=exp.NATIVE | erf.NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
                         dot=WIDE | units, fits=MULTIPLES,
                         dot_as={t: T.bf16 for t in T.FLOATS if t.bits == 8} if T.bf16 in units else {})
+
+
+def _units(cpu: CpuTarget) -> set[T.Scalar]:
+    """The floats that the tile unit multiplies."""
+    from .library.dot_amx import is_amx
+
+    return {t for t in (T.bf16, T.f16) if is_amx(cpu, str(t))}
 
 
 def pipeline(target: GPUTarget) -> tuple:
@@ -42,9 +49,11 @@ def pipeline(target: GPUTarget) -> tuple:
 
 def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """The module as it is lowered. `watch` sees every pass, as in `passes.run`."""
+    from .fuse.load_columns import load_columns
     from .fuse.transpose_dots import transpose_dots
 
-    return passes.run(simplify(module, cpu, watch), (transpose_dots, fusion()), watch)
+    columns = functools.partial(load_columns, types=_units(cpu))
+    return passes.run(simplify(module, cpu, watch), (transpose_dots, columns, fusion()), watch)
 
 
 def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:

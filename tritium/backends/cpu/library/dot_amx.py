@@ -1,6 +1,7 @@
 """dot of 16-bit floats and of bytes on Intel's tile unit (AMX): C += A @ B into f32 or i32, or C = A @ B if `fresh`.
 
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
+    tt.dot.bf16.columns(...)        the same for a B whose columns are contiguous, `ldb` apart
 
 M is a multiple of 16, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of
 64 bytes: four hold 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. If 16 rows of C remain, they take
@@ -25,6 +26,7 @@ from ...llvm.writer import Val, Writer, lanes, value
 from .dot_signature import PARAMETERS, round_down
 
 SYMBOLS = {kind: f"tt.dot.{kind}" for kind in ("bf16", "f16")}  # those that only this unit multiplies
+BY_COLUMNS = {kind: f"{symbol}.columns" for kind, symbol in SYMBOLS.items()}
 MULTIPLES = (16, 32, 32)  # of M, K and N
 _ROWS, _, _COLUMNS = MULTIPLES
 _BLOCK = 2 * _ROWS  # rows of C that are computed at a time
@@ -86,15 +88,15 @@ def panel_columns(m: int, n: int) -> int:
     return _COLUMNS // 2 + (-(-m // 2) if n >= _WIDE else 0)
 
 
-def dot_floats(kind: str) -> str:
-    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
+def dot_floats(kind: str, by_columns: bool = False) -> str:
+    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`, or of the function for a B that lies `by_columns`.
 
     >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")  # of 32 rows, and 16
     18
     """
     w = Writer()
-    with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
-        _Product(w, _KINDS[kind], *values).write()
+    with w.function("void", (BY_COLUMNS if by_columns else SYMBOLS)[kind], PARAMETERS) as values:
+        _Product(by_columns, w, _KINDS[kind], *values).write()
         w.ret()
     return w.text()
 
@@ -114,7 +116,7 @@ def write_bytes(w: Writer, kind: str, symbol: str, otherwise: str) -> None:
             rest = w.binary("urem", size, w.const("i64", multiple))
             can = w.binary("and", can, w.compare("icmp eq", rest, w.const("i64", 0)))
         with w.when(can):
-            _Product(w, _KINDS[kind], *values).write()
+            _Product(False, w, _KINDS[kind], *values).write()
         with w.when(w.binary("xor", can, w.const("i1", True))):
             w.call("void", otherwise, *values)
         w.ret()
@@ -134,8 +136,9 @@ class _Rows(NamedTuple):
 class _Product:
     """The product of one call."""
 
-    def __init__(self, w: Writer, kind: _Kind, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val, lda: Val, ldb: Val,
-                 ldc: Val, panel: Val, fresh: Val):
+    def __init__(self, by_columns: bool, w: Writer, kind: _Kind, a: Val, b: Val, c: Val, m: Val, n: Val, depth: Val,
+                 lda: Val, ldb: Val, ldc: Val, panel: Val, fresh: Val):
+        self.by_columns = by_columns
         self.w, self.kind, self.a, self.b, self.c, self.m, self.n, self.panel = w, kind, a, b, c, m, n, panel
         self.lda, self.ldb = (w.binary("mul", stride, w.const("i64", kind.size)) for stride in (lda, ldb))
         self.ldc, self.fresh = w.binary("mul", ldc, w.const("i64", 4)), fresh
@@ -229,10 +232,25 @@ class _Product:
 
     def pack(self, j: Val, step: Val, part: int, parts: int) -> None:
         """Pack one of the equal `parts` of what a step reads of B's columns from `j` on."""
+        if self.by_columns:
+            for half in range(part * 2 // parts, (part + 1) * 2 // parts):
+                self.pack_columns(j, step, half)
+            return
         w, units = self.w, self.kind.depth // self.kind.unit
         start, first = w.gep(self.kind.operand, self.b, j), w.binary("mul", step, w.const("i64", units))
         for unit in range(part * units // parts, (part + 1) * units // parts):
             self.pack_unit(start, w.binary("add", first, w.const("i64", unit)) if unit else first)
+
+    def pack_columns(self, j: Val, step: Val, half: int) -> None:
+        """Pack what a step reads of a half of the columns: the ks that lie side by side do so in B."""
+        w = self.w
+        first = self.below(self.b, self.ldb, w.binary("add", j, w.const("i64", half * _ROWS)))
+        start = w.gep("i8", first, w.binary("mul", step, w.const("i64", _LINE)))
+        columns = [w.load("<16 x i32>", self.below(start, self.ldb, c) if c else start, align=self.kind.size)
+                   for c in range(_ROWS)]
+        place = self.below(w.gep("i8", self.panel, w.const("i64", half * _LINE)), w.const("i64", 2 * _TILE), step)
+        for k, x in enumerate(_transposed(w, columns)):
+            w.store(x, w.gep("i8", place, w.const("i64", _PANEL_ROW * k)) if k else place, align=self.kind.size)
 
     def pack_unit(self, start: Val, unit: Val) -> None:
         """Pack a unit of the columns from `start` on."""
@@ -261,6 +279,22 @@ def _unpacked(w: Writer, x: Val, y: Val, wide: int) -> list[Val]:
     turns = [i // (2 * wide) * wide + i % wide + i // wide % 2 * count for i in range(lane)]
     return [w.shuffle(x, y, [first + turn for first in range(half, count, lane) for turn in turns])
             for half in (0, lane // 2)]
+
+
+def _transposed(w: Writer, rows: list[Val]) -> list[Val]:
+    """The columns of a square of 16 registers with 16 elements."""
+    pairs = [x for k in range(0, 16, 2) for x in _unpacked(w, rows[k], rows[k + 1], 1)]
+    fours = [x for k in (0, 1, 4, 5, 8, 9, 12, 13) for x in _unpacked(w, pairs[k], pairs[k + 2], 2)]
+
+    def every_second(x: Val, y: Val, first: int) -> Val:
+        return w.shuffle(x, y, [4 * lane + i for lane in range(first, 8, 2) for i in range(4)])
+    columns = {}
+    for c in range(4):  # four elements of column 4 l + c are lane l of each of these registers
+        top, upper, lower, bottom = fours[c::4]
+        for lane in range(2):
+            above, below = every_second(top, upper, lane), every_second(lower, bottom, lane)
+            columns[4 * lane + c], columns[4 * (lane + 2) + c] = (every_second(above, below, k) for k in range(2))
+    return [columns[k] for k in range(16)]
 
 
 def _move(w: Writer, how: str, tile: int, place: Val, stride: Val) -> None:

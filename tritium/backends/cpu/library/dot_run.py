@@ -1,13 +1,13 @@
 """Products of iterations that follow each other, as one product.
 
-    tt.dot.join(ptr run, i64 most, i64 size, i1 stays, ptr function, A, B, C, M, N, K, lda, ldb, ldc, panel, fresh)
+    tt.dot.join(ptr run, i64 most, i64 right, i64 down, i1 stays, ptr function, A, B, C, M, N, K, lda, ldb, ldc, ...)
     tt.dot.finish(ptr run)
 
 A loop over the ks of a product takes few of them in an iteration where it is written for the registers of a GPU. A CPU
 reads and writes all of C for each product. So `join` puts off `function(A, B, C, ...)` until it is known whether the
-next product continues it: with the columns of A and the rows of B behind those that it has, elements of `size` bytes,
-and with at most so many ks in all. Operands that do not stay where they are until then are multiplied at once. `finish`
-does what has been put off.
+next product continues it: with the columns of A and the rows of B behind those that it has, `right` and `down` bytes
+apart, and with at most so many ks in all. Operands that do not stay where they are until then are multiplied at once.
+`finish` does what has been put off.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def text() -> str:
             w.store(w.const("i64", NOTHING), at(run, "K"))
             w.effect(f"call void {function}({', '.join(x.typed for x in arguments)})")
         w.ret()
-    own = ["ptr run", "i64 most", "i64 size", "i1 stays", "ptr function"]
-    with w.function("void", join, [*own, *PARAMETERS]) as (run, most, size, stays, *new):
+    own = ["ptr run", "i64 most", "i64 right", "i64 down", "i1 stays", "ptr function"]
+    with w.function("void", join, [*own, *PARAMETERS]) as (run, most, right, down, stays, *new):
         old = {name: w.load(kind, at(run, name)) for kind, name in _FIELDS}
         this = {name: x for (_, name), x in zip(_FIELDS, new, strict=True)}
-        along = w.binary("mul", old["K"], size)
-        old["A"], old["B"] = (w.gep("i8", start, by)
-                              for start, by in ((old["A"], along), (old["B"], w.binary("mul", along, old["ldb"]))))
-        follows = [w.compare("icmp eq", old[name], this[name]) for name in ("A", "B", "M", "N", "lda", "ldb")]
+        for name, step in (("A", right), ("B", down)):
+            old[name] = w.gep("i8", old[name], w.binary("mul", old["K"], step))
+        follows = [w.compare("icmp eq", old[name], this[name])
+                   for name in ("A", "B", "M", "N", "lda", "ldb", "function")]
         begun = w.compare("icmp ne", old["K"], w.const("i64", NOTHING))
         depth = w.binary("add", old["K"], this["K"])
         joins = w.all_of(begun, stays, *follows, w.compare("icmp sle", depth, most))

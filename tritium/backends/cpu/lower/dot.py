@@ -13,7 +13,7 @@ from ....ir.core import Block, Op, Value, walk
 from ....passes.simplify import number
 from ...llvm.writer import Val, value
 from ..fuse import ops as cpu_ops
-from ..library import dot, dot_neon, dot_run, dot_vnni
+from ..library import dot, dot_amx, dot_neon, dot_run, dot_vnni
 from . import loop_nests, scratch_chunks, views
 from .function import Lowering
 from .scratch import Buffer, View
@@ -53,22 +53,38 @@ def _dot(lo: Lowering, op: Op) -> None:
             for i, stride in zip(at, buffer.strides[:len(batch)], strict=True):
                 offset = lo.add(offset, lo.mul(i, stride))
             where.append(scratch_chunks.pointer(lo, buffer, offset))
+        arguments = (*where, *sizes, place, fresh)
+        function = _function(lo, kind, y, arguments)
         if run is None:
-            lo.w.call("void", f"tt.dot.{kind}", *where, *sizes, place, fresh)
+            lo.w.effect(f"call void {function}({', '.join(z.typed for z in arguments)})")
         else:
-            _join(lo, run, kind, in_place, most, (*where, *sizes, place, fresh))
+            _join(lo, run, in_place, most, function, arguments)
     if panel is not None:
         lo.arena.release(panel)
     lo.buffers[op] = total
 
 
-def _join(lo: Lowering, run: Val, kind: str, operands: Sequence[View], most: int, arguments: Sequence[Val]) -> None:
+def _function(lo: Lowering, kind: str, y: Buffer | View, arguments: Sequence[Val]) -> Val:
+    """The runtime's function that multiplies by `y`."""
+    def function(symbol: str) -> Val:
+        lo.w.declare(symbol, "void", [x.type for x in arguments])
+        return value("ptr", f"@{symbol}")
+    by_rows = function(f"tt.dot.{kind}")
+    if type(y) is not View or y.by_columns is None:
+        return by_rows
+    return lo.w.select(y.by_columns, function(dot_amx.BY_COLUMNS[kind]), by_rows)
+
+
+def _join(lo: Lowering, run: Val, operands: Sequence[View], most: int, function: Val, arguments: Sequence[Val]) -> None:
     """Have a product computed together with those of the next iterations, if its operands stay where they are."""
     w = lo.w
     stays = w.all_of(*(w.compare("icmp ne", v.start, lo.address(v.copy)) for v in operands if v.copy is not None))
-    w.declare(f"tt.dot.{kind}", "void", [x.type for x in arguments])
-    w.call("void", "tt.dot.join", run, lo.const(most), lo.const(operands[0].element.bytes),
-           w.const("i1", True) if stays is None else stays, value("ptr", f"@tt.dot.{kind}"), *arguments)
+    y, size = operands[1], lo.const(operands[1].element.bytes)
+    step = lo.const(lo.mul(y.strides[0], y.element.bytes))  # of B, from one k to the next
+    if y.by_columns is not None:
+        step = w.select(y.by_columns, size, step)
+    w.call("void", "tt.dot.join", run, lo.const(most), size, step, w.const("i1", True) if stays is None else stays,
+           function, *arguments)
 
 
 def begin_runs(lo: Lowering, loop: Op, inits: Sequence[Value]) -> list[Val]:

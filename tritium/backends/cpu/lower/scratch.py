@@ -54,12 +54,16 @@ class Buffer:
 
 @final
 class View:
-    """A strided view of a tile in global memory, at `start` with run-time `strides`, or of its `copy` in the arena."""
+    """A strided view of a tile in global memory, at `start` with run-time `strides`, or of its `copy` in the arena.
+
+    `by_columns`, if not None: whether (i1) columns are contiguous, and the first stride is that from one to the next.
+    """
 
     flat = False
 
-    def __init__(self, t: T.Tile, start: Val, outer: Any, copy: Any = None):
+    def __init__(self, t: T.Tile, start: Val, outer: Any, copy: Any = None, by_columns: Val | None = None):
         self.shape, self.element, self.start, self.copy = T.shape(t), T.element(t), start, copy
+        self.by_columns = by_columns
         self.strides = (*outer, 1)
         self.offset = copy.offset if copy is not None else None
         self.users = 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def view(lo: Lowering, x: Op) -> View | None:
-    """A view of the tile that `x` loads; None if its rows are not contiguous."""
+    """A view of the tile that `x` loads; None if its rows are not contiguous, nor its columns where that will do."""
     form = form_of(lo, x.operands[0])
     if form.pointer is None:
         return None
@@ -40,9 +40,10 @@ def view(lo: Lowering, x: Op) -> View | None:
     for wrap in wraps:  # as if it did not wrap
         base = lo.add(base, lo.mul(wrap.first, wrap.scale))
         strides = [lo.add(a, lo.mul(b, wrap.scale)) for a, b in zip(strides, wrap.strides, strict=True)]
-    if type(strides[-1]) is not int or strides[-1] != 1:
-        return None
     masks, dot, shape = x.operands[1:2], lo.scope.dots.get(x), [*T.shape(x.type)]
+    by_columns = not _is_one(strides[-1])
+    if by_columns and not (_is_one(strides[0]) and _takes_columns(lo, x, dot)):
+        return None
     tests = []
     if dot is not None and len(shape) == 2:
         own = dot.operands.index(x)
@@ -56,10 +57,21 @@ def view(lo: Lowering, x: Op) -> View | None:
         return None
     tests += [test for wrap in wraps for test in _straight(lo, wrap, shape)]
     tests += [] if inside is None else [inside]
-    start, outer = lo.offset(memory_type(T.element(x.type)), form.pointer, base), [lo.const(s) for s in strides[:-1]]
-    if not tests:
-        return View(x.type, start, outer)
-    return _checked(lo, x, tests, start, outer, lambda buffer: tile_copies.load(lo, x, form, wraps, buffer))
+    start = lo.offset(memory_type(T.element(x.type)), form.pointer, base)
+    ok = lo.w.all_of(*tests) if tests else lo.w.const("i1", True)
+    outer = [lo.const(s) for s in (strides[1:] if by_columns else strides[:-1])]
+    found = View(x.type, start, outer, by_columns=ok if by_columns else None)
+    return _checked(lo, x, ok, found, lambda buffer: tile_copies.load(lo, x, form, wraps, buffer)) if tests else found
+
+
+def _is_one(stride: int | Val) -> bool:
+    return type(stride) is int and stride == 1
+
+
+def _takes_columns(lo: Lowering, x: Op, dot: Op | None) -> bool:
+    """Whether a dot reads a tile by columns: the tile unit packs them as well as rows."""
+    return dot is not None and dot.operands[1] is x and str(T.element(x.type)) in dot_amx.BY_COLUMNS and \
+        dot_amx.is_amx(lo.target, str(T.element(x.type))) and len(T.shape(x.type)) == 2
 
 
 def dot_end(lo: Lowering, dot: Op) -> int | Val | None:
@@ -126,10 +138,9 @@ def _straight(lo: Lowering, wrap: Wrap, shape: Sequence[int | Val]) -> list[Val]
             lo.w.compare("icmp slt", lo.const(lo.add(wrap.first, reach)), lo.const(wrap.by))]
 
 
-def _checked(lo: Lowering, x: Op, tests: Sequence[Val], start: Val, outer: Sequence[Val],
-             by_runtime: Callable[[Buffer], bool]) -> View:
-    """A view of the tile if all tests hold, else of a copy."""
-    ok, buffer = lo.w.all_of(*tests), lo.arena.take(T.shape(x.type), T.element(x.type))
+def _checked(lo: Lowering, x: Op, ok: Val, found: View, by_runtime: Callable[[Buffer], bool]) -> View:
+    """The view `found` if that is `ok`, else one of a copy."""
+    buffer = lo.arena.take(T.shape(x.type), T.element(x.type))
     lo.rows_ahead[x] = 0  # the copy is cold: no prefetching
 
     def copy():
@@ -137,5 +148,5 @@ def _checked(lo: Lowering, x: Op, tests: Sequence[Val], start: Val, outer: Seque
             if not by_runtime(buffer):
                 loop_nests.fill(lo, [(x, buffer)])
         return [lo.address(buffer), *[lo.const(s) for s in buffer.strides[:-1]]]
-    start, *outer = lo.either(ok, lambda: [start, *outer], copy, likely=True)
-    return View(x.type, start, outer, buffer)
+    start, *outer = lo.either(ok, lambda: [found.start, *found.strides[:-1]], copy, likely=True)
+    return View(x.type, start, outer, buffer, found.by_columns)
