@@ -48,6 +48,28 @@ def test_linear(size, dtype, how):
     assert (y - expected).abs().max() <= 2e-6 * k ** 0.5 * expected.abs().max()
 
 
+@pytest.mark.parametrize("size", [(32, 128, 192), (40, 50, 100), (16, 64, 32)], ids=str)
+@pytest.mark.parametrize("depth", [32, 64])
+def test_bytes(size, depth):
+    m, n, k = size
+    x, w = (torch.randint(-128, 128, (rows, k), dtype=torch.int8) for rows in (m, n))
+    y = torch.full((m, n), 7, dtype=torch.int32)
+
+    @triton.jit
+    def kernel(x_ptr, w_ptr, y_ptr, M, N, K, BK: tl.constexpr):
+        m, n = tl.program_id(0) * 32 + tl.arange(0, 32), tl.program_id(1) * 64 + tl.arange(0, 64)
+        total = tl.zeros((32, 64), tl.int32)
+        for start in range(0, K, BK):
+            k = start + tl.arange(0, BK)
+            x = tl.load(x_ptr + m[:, None] * K + k[None, :], (m[:, None] < M) & (k[None, :] < K), other=0)
+            w = tl.load(w_ptr + n[:, None] * K + k[None, :], (n[:, None] < N) & (k[None, :] < K), other=0)
+            total = tl.dot(x, w.T, total)
+        tl.store(y_ptr + m[:, None] * N + n[None, :], total, (m[:, None] < M) & (n[None, :] < N))
+
+    kernel[triton.cdiv(m, 32), triton.cdiv(n, 64)](x, w, y, m, n, k, BK=depth)
+    assert torch.equal(y, (x.long() @ w.long().T).int())
+
+
 @triton.jit
 def gram_kernel(x_ptr, y_ptr, z_ptr, B: tl.constexpr):
     """Tiles that are read as they lie and turned, and one that is overwritten before its transpose is multiplied."""

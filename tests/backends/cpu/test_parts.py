@@ -105,10 +105,10 @@ def test_tiles_are_kept_in_the_unit(kind, instruction):
         assert not re.search(r"vpermt2[bw]|vpermi2[bw]|vinsert|rsp.*mm", block), block
 
 
-@pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("f16", "tdpfp16ps")])
+@pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("i8", "tdpbssd")])
 def test_columns_are_packed_in_registers(kind, instruction):
     cpu = cpu_target("graniterapids")
-    blocks = assembly(dot_amx.dot_floats(kind, by_columns=True), cpu).split("\n.LBB")
+    blocks = assembly(dot_amx.dot_columns(kind), cpu).split("\n.LBB")
     packing = [block for block in blocks if "vpunpckl" in block]
     assert sorted(block.count(instruction) for block in packing) == [0, 0, 2, 4]
     for block in packing:

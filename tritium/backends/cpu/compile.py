@@ -27,7 +27,7 @@ def target_info(cpu: CpuTarget) -> passes.TargetInfo:
     from .library.dot_amx import MULTIPLES
     from .lower import erf, exp
 
-    units = _units(cpu)
+    units = _units(cpu, T.bf16, T.f16)
     half = {(T.f16, T.f32), (T.f32, T.f16)} if cpu.has_f16_convert else set()
     return passes.TargetInfo(floats=WIDE | ({T.f16} if cpu.has_fp16 else set()), casts=BETWEEN_WIDE | half,
                         rows=exp.NATIVE | erf.NATIVE if cpu.simd == "avx512" else frozenset(), rare=True,
@@ -35,11 +35,11 @@ def target_info(cpu: CpuTarget) -> passes.TargetInfo:
                         dot_as={t: T.bf16 for t in T.FLOATS if t.bits == 8} if T.bf16 in units else {})
 
 
-def _units(cpu: CpuTarget) -> set[T.Scalar]:
-    """The floats that the tile unit multiplies."""
+def _units(cpu: CpuTarget, *types: T.Scalar) -> set[T.Scalar]:
+    """Those of the types that the tile unit multiplies."""
     from .library.dot_amx import is_amx
 
-    return {t for t in (T.bf16, T.f16) if is_amx(cpu, str(t))}
+    return {t for t in types if is_amx(cpu, str(t))}
 
 
 def pipeline(target: GPUTarget) -> tuple:
@@ -52,7 +52,7 @@ def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = No
     from .fuse.load_columns import load_columns
     from .fuse.transpose_dots import transpose_dots
 
-    columns = functools.partial(load_columns, types=_units(cpu))
+    columns = functools.partial(load_columns, types=_units(cpu, T.bf16, T.f16, T.i8, T.u8))
     return passes.run(simplify(module, cpu, watch), (transpose_dots, columns, fusion()), watch)
 
 

@@ -1,7 +1,7 @@
 """Load the rhs of a dot by columns: dot a, trans(load p) -> dot a, load(trans p).
 
-The tile unit reads 16-bit floats by columns as well as by rows, where they lie: the weights of a linear layer, the keys
-of attention. A load that something else reads too stays.
+The tile unit reads tiles by columns as well as by rows, where they lie: the weights of a linear layer, the keys of
+attention. A load that something else reads too stays.
 """
 
 from __future__ import annotations

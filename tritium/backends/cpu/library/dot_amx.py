@@ -1,7 +1,7 @@
 """dot of 16-bit floats and of bytes on Intel's tile unit (AMX): C += A @ B into f32 or i32, or C = A @ B if `fresh`.
 
     tt.dot.bf16(ptr A, ptr B, ptr C, i64 M, i64 N, i64 K, i64 lda, i64 ldb, i64 ldc, ptr panel, i1 fresh)
-    tt.dot.bf16.columns(...)        the same for a B whose columns are contiguous, `ldb` apart
+    tt.dot.bf16.columns(...)        the same for a B whose columns are contiguous, `ldb` apart; M, N and K as below
 
 M is a multiple of 16, N and K are multiples of 32; for bytes, K is one of 64. The unit has eight tiles of 16 rows of
 64 bytes: four hold 32 x 32 of C, two each hold a row's 64 bytes of ks of A and of B. If 16 rows of C remain, they take
@@ -26,7 +26,6 @@ from ...llvm.writer import Val, Writer, lanes, value
 from .dot_signature import PARAMETERS, round_down
 
 SYMBOLS = {kind: f"tt.dot.{kind}" for kind in ("bf16", "f16")}  # those that only this unit multiplies
-BY_COLUMNS = {kind: f"{symbol}.columns" for kind, symbol in SYMBOLS.items()}
 MULTIPLES = (16, 32, 32)  # of M, K and N
 _ROWS, _, _COLUMNS = MULTIPLES
 _BLOCK = 2 * _ROWS  # rows of C that are computed at a time
@@ -66,6 +65,7 @@ class _Kind(NamedTuple):
 
 _KINDS = {"bf16": _Kind("i16", 2, "tdpbf16ps"), "f16": _Kind("i16", 2, "tdpfp16ps"),
           "i8": _Kind("i8", 1, "tdpbssd"), "u8": _Kind("i8", 1, "tdpbuud")}
+BY_COLUMNS = {kind: f"tt.dot.{kind}.columns" for kind in _KINDS}
 
 
 def is_amx(target: CpuTarget, kind: str) -> bool:
@@ -88,15 +88,37 @@ def panel_columns(m: int, n: int) -> int:
     return _COLUMNS // 2 + (-(-m // 2) if n >= _WIDE else 0)
 
 
-def dot_floats(kind: str, by_columns: bool = False) -> str:
-    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`, or of the function for a B that lies `by_columns`.
+def takes(kind: str, m: int, n: int, k: int) -> bool:
+    """Whether the unit multiplies all of a tile of M x K by one of K x N.
+
+    >>> takes("bf16", 16, 32, 32), takes("i8", 16, 32, 32)
+    (True, False)
+    """
+    return not (m % _ROWS or n % _COLUMNS or k % _KINDS[kind].depth)
+
+
+def dot_columns(kind: str) -> str:
+    """The LLVM text of the product of a kind with a B whose columns are contiguous.
+
+    >>> dot_columns("i8").count("call void @llvm.x86.tdpbssd(")  # of 32 rows, and 16
+    18
+    """
+    w = Writer()
+    with w.function("void", BY_COLUMNS[kind], PARAMETERS) as values:
+        _Product(True, w, _KINDS[kind], *values).write()
+        w.ret()
+    return w.text()
+
+
+def dot_floats(kind: str) -> str:
+    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
 
     >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")  # of 32 rows, and 16
     18
     """
     w = Writer()
-    with w.function("void", (BY_COLUMNS if by_columns else SYMBOLS)[kind], PARAMETERS) as values:
-        _Product(by_columns, w, _KINDS[kind], *values).write()
+    with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
+        _Product(False, w, _KINDS[kind], *values).write()
         w.ret()
     return w.text()
 

@@ -70,8 +70,11 @@ def _is_one(stride: int | Val) -> bool:
 
 def _takes_columns(lo: Lowering, x: Op, dot: Op | None) -> bool:
     """Whether a dot reads a tile by columns: the tile unit packs them as well as rows."""
-    return dot is not None and dot.operands[1] is x and str(T.element(x.type)) in dot_amx.BY_COLUMNS and \
-        dot_amx.is_amx(lo.target, str(T.element(x.type))) and len(T.shape(x.type)) == 2
+    kind = str(T.element(x.type))
+    if dot is None or dot.operands[1] is not x or not dot_amx.is_amx(lo.target, kind) or len(T.shape(x.type)) != 2:
+        return False
+    m, n = T.shape(dot.type)
+    return dot_amx.takes(kind, m, n, T.shape(x.type)[0])
 
 
 def dot_end(lo: Lowering, dot: Op) -> int | Val | None:
