@@ -92,7 +92,7 @@ def test_dot_of_tiles(rt, kind):
 def test_tiles_are_kept_in_the_unit(kind, instruction):
     """The inner loop of a product loads four tiles and multiplies them four ways."""
     cpu = cpu_target("graniterapids")
-    text = dot_amx.dot_floats(kind) if kind in dot_amx.SYMBOLS else dot.dot(cpu, kind)
+    text = dot_amx.dot_tiles(kind) if kind in dot_amx.SYMBOLS else dot.dot(cpu, kind)
     blocks = assembly(text, cpu).split("\n.LBB")
     hottest = max(blocks, key=lambda block: block.count(instruction))
     assert hottest.count(instruction) == hottest.count("tileloadd") == 4
@@ -108,7 +108,7 @@ def test_tiles_are_kept_in_the_unit(kind, instruction):
 @pytest.mark.parametrize("kind, instruction", [("bf16", "tdpbf16ps"), ("i8", "tdpbssd")])
 def test_columns_are_packed_in_registers(kind, instruction):
     cpu = cpu_target("graniterapids")
-    blocks = assembly(dot_amx.dot_columns(kind), cpu).split("\n.LBB")
+    blocks = assembly(dot_amx.dot_tiles(kind, by_columns=True), cpu).split("\n.LBB")
     packing = [block for block in blocks if "vpunpckl" in block]
     assert sorted(block.count(instruction) for block in packing) == [0, 0, 2, 4]
     for block in packing:

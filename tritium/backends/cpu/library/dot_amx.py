@@ -97,28 +97,15 @@ def takes(kind: str, m: int, n: int, k: int) -> bool:
     return not (m % _ROWS or n % _COLUMNS or k % _KINDS[kind].depth)
 
 
-def dot_columns(kind: str) -> str:
-    """The LLVM text of the product of a kind with a B whose columns are contiguous.
+def dot_tiles(kind: str, by_columns: bool = False) -> str:
+    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`, or of any kind's product with a B that lies `by_columns`.
 
-    >>> dot_columns("i8").count("call void @llvm.x86.tdpbssd(")  # of 32 rows, and 16
+    >>> dot_tiles("f16").count("call void @llvm.x86.tdpfp16ps(")  # of 32 rows, and 16
     18
     """
     w = Writer()
-    with w.function("void", BY_COLUMNS[kind], PARAMETERS) as values:
-        _Product(True, w, _KINDS[kind], *values).write()
-        w.ret()
-    return w.text()
-
-
-def dot_floats(kind: str) -> str:
-    """The LLVM text of `tt.dot.bf16` or `tt.dot.f16`.
-
-    >>> dot_floats("f16").count("call void @llvm.x86.tdpfp16ps(")  # of 32 rows, and 16
-    18
-    """
-    w = Writer()
-    with w.function("void", SYMBOLS[kind], PARAMETERS) as values:
-        _Product(False, w, _KINDS[kind], *values).write()
+    with w.function("void", (BY_COLUMNS if by_columns else SYMBOLS)[kind], PARAMETERS) as values:
+        _Product(by_columns, w, _KINDS[kind], *values).write()
         w.ret()
     return w.text()
 

@@ -16,9 +16,8 @@ PARTS = (
     *(Part(s, (s,), (dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, writer),
            functools.partial(dot.dot, kind=kind), "written" if kind[0] == "f" else "all")  # bytes spill without passes
       for kind, s in dot.SYMBOLS.items()),
-    *(Part(s, (s,), (dot_amx, dot_signature, writer), lambda _, kind=kind, make=make: make(kind))
-      for make, symbols in ((dot_amx.dot_floats, dot_amx.SYMBOLS), (dot_amx.dot_columns, dot_amx.BY_COLUMNS))
-      for kind, s in symbols.items()),
+    *(Part(s, (s,), (dot_amx, dot_signature, writer), lambda _, kind=kind, how=how: dot_amx.dot_tiles(kind, how))
+      for how, symbols in ((False, dot_amx.SYMBOLS), (True, dot_amx.BY_COLUMNS)) for kind, s in symbols.items()),
     Part("dot.join", dot_run.SYMBOLS, (dot_run, dot_signature, writer), lambda _: dot_run.text()),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )
