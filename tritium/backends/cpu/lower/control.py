@@ -22,8 +22,8 @@ from ..fuse import polls
 from ..fuse.affine import form_of
 from ..fuse.buffering import induction_tiles
 from ..fuse.dependences import positionwise
-from . import loop_nests
-from .dot import begin_runs, end_runs, look_ahead, sums
+from . import deferred_dots, loop_nests
+from .dot import look_ahead, sums
 from .function import InductionTile, Lowering
 from .scratch import Buffer
 from .table import statement
@@ -237,7 +237,7 @@ def _for(lo: Lowering, op: Op) -> None:
     down = by.kind is ops.constant and by.attrs["value"] < 0 if isinstance(by, Op) else False
     until = "sgt" if down else "slt" if t.signed or t.bits < 64 else "ult"
     carried = Carried(lo, op, inits, lambda: lo.w.compare(f"icmp {_PAST[until]}", *bounds[:2]))
-    dots, runs = look_ahead(lo, body), begin_runs(lo, op, inits)
+    dots, pending = look_ahead(lo, body), deferred_dots.begin(lo, op, inits)
     with lo.loop(*bounds, carry=carried.starts(), until=until) as loop:
         with lo.inside():
             lo.values[index] = lo.w.cast("trunc", loop.index, llvm_type(t))
@@ -257,7 +257,7 @@ def _for(lo: Lowering, op: Op) -> None:
                                  for k, x in zip(carried.singles, loop.next, strict=True)]
             lo.block(body, finish)
             carried.drop(args)
-    end_runs(lo, runs)
+    deferred_dots.end(lo, pending)
     carried.finish(loop.results)
 
 

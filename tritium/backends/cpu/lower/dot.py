@@ -9,12 +9,12 @@ from typing import Any
 from .... import ops
 from ....errors import CompilationError
 from ....ir import types as T
-from ....ir.core import Block, Op, Value, walk
+from ....ir.core import Block, Op, Value
 from ....passes.simplify import number
 from ...llvm.writer import Val, value
 from ..fuse import ops as cpu_ops
-from ..library import dot, dot_amx, dot_neon, dot_run, dot_vnni
-from . import loop_nests, scratch_chunks, views
+from ..library import dot, dot_amx, dot_neon, dot_vnni
+from . import deferred_dots, loop_nests, scratch_chunks, views
 from .function import Lowering
 from .scratch import Buffer, View
 from .table import statement
@@ -23,7 +23,6 @@ from .table import statement
 _KINDS = {(T.f32, T.f32): "f32", (T.f64, T.f64): "f64", (T.i8, T.i32): "i8", (T.u8, T.i32): "u8", (T.i32, T.i32): "i32",
           (T.bf16, T.f32): "bf16", (T.f16, T.f32): "f16"}
 _NEAR = 32 << 10  # bytes that stay in the first cache
-_JOINED = 256, 512  # ks of a product of several iterations, or so many bytes of a row of A where those are more ks
 
 
 @statement(ops.dot)
@@ -42,8 +41,8 @@ def _dot(lo: Lowering, op: Op) -> None:
     rows, columns = views.demanded_part(lo, op)
     sizes = [lo.const(s) for s in (rows, columns, depth, *[buffer.strides[-2] for buffer in (x, y, total)])]
     in_place = [v for v in (x, y) if type(v) is View]
-    run = lo.runs_of_dots.get(op) if len(in_place) == 2 and total is lo.buffers.get(acc) else None
-    most, width = k if run is None else _most(a), dot.panel_width(lo.target, kind, m, n)
+    pending = lo.pending_dots.get(op) if len(in_place) == 2 and total is lo.buffers.get(acc) else None
+    most, width = k if pending is None else deferred_dots.most(a), dot.panel_width(lo.target, kind, m, n)
     panel = None if _near(lo, kind, y) else lo.arena.take((most, width), T.element(op.type))
     place = value("ptr", "null") if panel is None else lo.address(panel)
     with lo.loops(batch) as at:
@@ -55,10 +54,10 @@ def _dot(lo: Lowering, op: Op) -> None:
             where.append(scratch_chunks.pointer(lo, buffer, offset))
         arguments = (*where, *sizes, place, fresh)
         function = _function(lo, kind, y, arguments)
-        if run is None:
+        if pending is None:
             lo.w.effect(f"call void {function}({', '.join(z.typed for z in arguments)})")
         else:
-            _join(lo, run, in_place, most, function, arguments)
+            deferred_dots.defer(lo, pending, in_place, most, function, arguments)
     if panel is not None:
         lo.arena.release(panel)
     lo.buffers[op] = total
@@ -73,51 +72,6 @@ def _function(lo: Lowering, kind: str, y: Buffer | View, arguments: Sequence[Val
     if type(y) is not View or y.by_columns is None:
         return by_rows
     return lo.w.select(y.by_columns, function(dot_amx.BY_COLUMNS[kind]), by_rows)
-
-
-def _join(lo: Lowering, run: Val, operands: Sequence[View], most: int, function: Val, arguments: Sequence[Val]) -> None:
-    """Have a product computed together with those of the next iterations, if its operands stay where they are."""
-    w = lo.w
-    stays = w.all_of(*(w.compare("icmp ne", v.start, lo.address(v.copy)) for v in operands if v.copy is not None))
-    y, size = operands[1], lo.const(operands[1].element.bytes)
-    step = lo.const(lo.mul(y.strides[0], y.element.bytes))  # of B, from one k to the next
-    if y.by_columns is not None:
-        step = w.select(y.by_columns, size, step)
-    w.call("void", "tt.dot.join", run, lo.const(most), size, step, w.const("i1", True) if stays is None else stays,
-           function, *arguments)
-
-
-def begin_runs(lo: Lowering, loop: Op, inits: Sequence[Value]) -> list[Val]:
-    """Begin runs (dot_run.py) for dots of a loop: sums that nothing else reads, in a loop that writes nothing."""
-    body = loop.regions[-1]
-    args, used = body.args[len(body.args) - len(inits):], cpu_ops.reads(body)
-    sums = [y for y, arg in zip(body.yields, args, strict=True)
-            if type(y) is Op and y.kind is ops.dot and y.operands[2] is arg and used[arg] == used[y] == 1]
-    found = [y for y in sums if _is_short(y)]
-    if any(op.kind.effects_of(op) == "write" for op in walk(body)):
-        return []
-    for y in found:
-        run = lo.runs_of_dots[y] = lo.w.alloca(f"[{dot_run.RUN.size} x i8]", align=8)
-        lo.w.store(lo.const(dot_run.NOTHING), lo.w.gep("i8", run, lo.const(dot_run.RUN.offset("K"))), align=8)
-    return [lo.runs_of_dots[y] for y in found]
-
-
-def _is_short(op: Op) -> bool:
-    """Whether several products of a dot of matrices fit into one."""
-    a = op.operands[0]
-    return len(T.shape(a.type)) == 2 and T.shape(a.type)[1] < _most(a)
-
-
-def _most(a: Value) -> int:
-    """The ks of a product of several iterations."""
-    depth, size = _JOINED
-    return max(depth, size // T.element(a.type).bytes)
-
-
-def end_runs(lo: Lowering, runs: Sequence[Val]) -> None:
-    """Compute the products that have been put off."""
-    for run in runs:
-        lo.w.call("void", "tt.dot.finish", run)
 
 
 def _depth(lo: Lowering, op: Op) -> int | Val:

@@ -138,7 +138,7 @@ class Lowering(Emitter):
         self.nonnegative = nonnegative  # values that are assumed not to be negative; None: nothing is assumed
         self.destinations = {}  # value -> the loop-carried buffer it should be computed in
         self.starts = {}  # loop-carried accumulator of dots -> whether this is the first iteration (i1)
-        self.runs_of_dots: dict[Value, Val] = {}  # dot -> the product that is put off (dot.py)
+        self.pending_dots: dict[Value, Val] = {}  # dot -> its product that is put off (deferred_dots.py)
         self.axis_info: AxisAnalysis | None = None  # AxisInfo by value (uniform_quotients.py)
         self.divides: bool | None = None  # whether to compute it
         self.rows_ahead: dict[Op, int] = {}  # load -> by how many rows it is prefetched, if not by as many as others

@@ -6,7 +6,7 @@ import functools
 
 from ...launcher.parts import Part
 from ...llvm import notation, structs, writer
-from ..library import check, dot, dot_amx, dot_neon, dot_run, dot_signature, dot_vnni, dot_x86, partial, sort, tile_copy
+from ..library import check, defer, dot, dot_amx, dot_neon, dot_signature, dot_vnni, dot_x86, partial, sort, tile_copy
 
 PARTS = (
     *(Part(f"partial.{n}", s, (notation, partial), lambda _, n=n: partial.partial(n), "written")
@@ -18,6 +18,6 @@ PARTS = (
       for kind, s in dot.SYMBOLS.items()),
     *(Part(s, (s,), (dot_amx, dot_signature, writer), lambda _, kind=kind, how=how: dot_amx.dot_tiles(kind, how))
       for how, symbols in ((False, dot_amx.SYMBOLS), (True, dot_amx.BY_COLUMNS)) for kind, s in symbols.items()),
-    Part("dot.join", dot_run.SYMBOLS, (dot_run, dot_signature, writer), lambda _: dot_run.text()),
+    Part("dot.defer", defer.SYMBOLS, (defer, dot_signature, writer), lambda _: defer.text()),
     *(Part(s, (s,), (sort, writer), functools.partial(sort.sort, kind=kind)) for kind, s in sort.SYMBOLS.items()),
 )

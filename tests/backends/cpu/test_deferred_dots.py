@@ -1,4 +1,4 @@
-"""Dots of iterations that follow each other are multiplied as one product."""
+"""Deferred dots: iterations that follow each other are multiplied as one product."""
 
 import ctypes
 
@@ -8,7 +8,7 @@ import pytest
 import tritium as triton
 import tritium.language as tl
 from tests.backends.cpu.kernels import floats
-from tritium.backends.cpu.library import dot_run
+from tritium.backends.cpu.library import defer
 from tritium.backends.cpu.runtime.image import Runtime
 
 _NUMBERS = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 6 + [ctypes.c_void_p, ctypes.c_bool]
@@ -16,73 +16,73 @@ A, B, C = 1 << 20, 2 << 20, 3 << 20  # addresses that nobody reads
 SIZE, MOST = 4, 100
 
 
-class Run:
-    """A run, and the products that were computed: (A, B, ks, whether C is written)."""
+class Products:
+    """A pending product, and the products that were computed: (A, B, ks, whether C is written)."""
 
     def __init__(self):
         self.done, symbols = [], Runtime.get().symbols
-        self.memory = ctypes.create_string_buffer(dot_run.RUN.size)
-        ctypes.c_int64.from_buffer(self.memory, dot_run.RUN.offset("K")).value = dot_run.NOTHING
+        self.memory = ctypes.create_string_buffer(defer.PENDING.size)
+        ctypes.c_int64.from_buffer(self.memory, defer.PENDING.offset("K")).value = defer.NOTHING
         record = lambda a, b, c, m, n, k, lda, ldb, ldc, panel, fresh: self.done.append((a, b, k, fresh))
         self.function = ctypes.CFUNCTYPE(None, *_NUMBERS)(record)
         own = [ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_bool, ctypes.c_void_p]
-        self.call = ctypes.CFUNCTYPE(None, *own, *_NUMBERS)(symbols["tt.dot.join"])
-        self.end = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["tt.dot.finish"])
+        self.call = ctypes.CFUNCTYPE(None, *own, *_NUMBERS)(symbols["tt.dot.defer"])
+        self.end = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbols["tt.dot.flush"])
 
-    def join(self, k, first=0, a=None, b=None, m=8, n=16, lda=64, ldb=32, stays=True):
+    def defer(self, k, first=0, a=None, b=None, m=8, n=16, lda=64, ldb=32, stays=True):
         """A product of `k` ks from `first` on."""
         a, b = A + SIZE * first if a is None else a, B + SIZE * ldb * first if b is None else b
         self.call(ctypes.addressof(self.memory), MOST, SIZE, SIZE * ldb, stays,
                   ctypes.cast(self.function, ctypes.c_void_p), a, b, C, m, n, k, lda, ldb, 16, 0, first == 0)
         return len(self.done)
 
-    def finish(self):
+    def flush(self):
         """All products."""
         self.end(ctypes.addressof(self.memory))
         return self.done
 
 
 def test_products_that_follow_each_other_are_one():
-    run = Run()
-    assert [run.join(16, first) for first in (0, 16, 32)] == [0, 0, 0]
-    assert run.finish() == [(A, B, 48, True)]
-    assert run.finish() == [(A, B, 48, True)]  # nothing is left
+    products = Products()
+    assert [products.defer(16, first) for first in (0, 16, 32)] == [0, 0, 0]
+    assert products.flush() == [(A, B, 48, True)]
+    assert products.flush() == [(A, B, 48, True)]  # nothing is left
 
 
 def test_at_most_so_many():
-    run = Run()
+    products = Products()
     for first in range(0, 256, 32):
-        run.join(32, first)
-    assert [(k, fresh) for _, _, k, fresh in run.finish()] == [(96, True), (96, False), (64, False)]
+        products.defer(32, first)
+    assert [(k, fresh) for _, _, k, fresh in products.flush()] == [(96, True), (96, False), (64, False)]
 
 
 def test_a_short_one_ends_a_product():
-    run = Run()
-    run.join(16)
-    run.join(7, 16)
-    run.join(16, 32)
-    assert [k for _, _, k, _ in run.finish()] == [23, 16]
+    products = Products()
+    products.defer(16)
+    products.defer(7, 16)
+    products.defer(16, 32)
+    assert [k for _, _, k, _ in products.flush()] == [23, 16]
 
 
 def test_no_ks_at_all_clear_the_result():
-    run = Run()
-    run.join(0)
-    run.join(16, 16)
-    assert [(k, fresh) for _, _, k, fresh in run.finish()] == [(0, True), (16, False)]
+    products = Products()
+    products.defer(0)
+    products.defer(16, 16)
+    assert [(k, fresh) for _, _, k, fresh in products.flush()] == [(0, True), (16, False)]
 
 
 @pytest.mark.parametrize("other", [{"a": A}, {"b": B}, {"m": 7}, {"n": 8}, {"lda": 65}, {"ldb": 31}], ids=str)
 def test_others_are_products_of_their_own(other):
-    run = Run()
-    run.join(16)
-    assert run.join(16, 16, **other) == 1
-    assert len(run.finish()) == 2
+    products = Products()
+    products.defer(16)
+    assert products.defer(16, 16, **other) == 1
+    assert len(products.flush()) == 2
 
 
 def test_what_is_overwritten_is_multiplied_at_once():
-    run = Run()
-    assert [run.join(16), run.join(16, 16, stays=False), run.join(16, 32)] == [0, 2, 2]
-    assert [k for _, _, k, _ in run.finish()] == [16, 16, 16]
+    products = Products()
+    assert [products.defer(16), products.defer(16, 16, stays=False), products.defer(16, 32)] == [0, 2, 2]
+    assert [k for _, _, k, _ in products.flush()] == [16, 16, 16]
 
 
 @triton.jit
