@@ -94,14 +94,13 @@ def _alternatives(choice: passes.first_that) -> list[Callable]:
 def _cpu(target: GPUTarget) -> list[Step]:
     """The CPU's passes: those that depend on its instructions as one step, then the order of axes and the fusion of
     loops."""
-    from tritium.backends.cpu.compile import fusion, simplify
-    from tritium.backends.cpu.fuse.transpose_dots import transpose_dots
+    from tritium.backends.cpu.compile import arrangement, simplify
     from tritium.backends.llvm.target import cpu_target
 
     about = "the passes before loops are fused: calls on tiles inlined, stores sunk, ops legal for the CPU"
     cpu = cpu_target(str(target.arch))
     step = Step("cpu", about, lambda module, watch: simplify(module, cpu, watch))
-    return [step, *map(_of_pass, (transpose_dots, fusion()))]
+    return [step, *map(_of_pass, arrangement(cpu))]
 
 
 def _gpu(run: Callable[[Module], Module]) -> Step:

@@ -49,11 +49,7 @@ def pipeline(target: GPUTarget) -> tuple:
 
 def prepare(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
     """The module as it is lowered. `watch` sees every pass, as in `passes.run`."""
-    from .fuse.load_columns import load_columns
-    from .fuse.transpose_dots import transpose_dots
-
-    columns = functools.partial(load_columns, types=_units(cpu, T.bf16, T.f16, T.i8, T.u8))
-    return passes.run(simplify(module, cpu, watch), (transpose_dots, columns, fusion()), watch)
+    return passes.run(simplify(module, cpu, watch), arrangement(cpu), watch)
 
 
 def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = None) -> Module:
@@ -68,6 +64,19 @@ def simplify(module: Module, cpu: machines.CpuTarget, watch: Callable | None = N
     if moved is module and not module.functions and passes.is_legal(module, has):
         return module  # hoisted and swept before
     return passes.run(moved, (passes.legalize(has), passes.licm, passes.dce), watch)
+
+
+def arrangement(cpu: machines.CpuTarget) -> tuple[Callable[[Module], Module], ...]:
+    """The passes behind `simplify`: in which order of axes tiles are computed, and which ops share loops.
+
+    >>> [passes.name_of(run) for run in arrangement(machines.cpu_target("aarch64"))]
+    ['transpose_dots', 'load_columns', 'fuse_loops']
+    """
+    from .fuse.load_columns import load_columns
+    from .fuse.transpose_dots import transpose_dots
+
+    columns = functools.partial(load_columns, types=_units(cpu, T.bf16, T.f16, T.i8, T.u8))
+    return transpose_dots, columns, fusion()
 
 
 def fusion() -> Callable[[Module], Module]:
