@@ -124,6 +124,25 @@ def passes(path: str, make: Callable[[], Sequence[Any]], **options: Any) -> Buil
     return build
 
 
+MAMBA_HEADS, MAMBA_GROUPS, STATE, CHUNK = pick(64, 4), pick(8, 2), pick(128, 64), pick(256, 32)
+
+
+def scaled(make: Callable[..., torch.Tensor]) -> Sequence[Any]:
+    """Of products in 8 bits with scales of rows and columns: both operands, their scales, the type of the result."""
+    return (make(PROMPT, HIDDEN), make(HIDDEN, HIDDEN).T, positive(PROMPT, 1), positive(HIDDEN, 1),
+            torch.bfloat16)  # fmt: skip
+
+
+def state_update(*between: Any) -> Sequence[Any]:
+    """Of an update of a state-space model: state, x, dt, A, B, C, D, what is between, bias of dt."""
+    wide = MAMBA_HEADS, 64
+    each = lambda x: x.unsqueeze(-1).expand(*x.shape, 64)
+    return (single(BATCH, *wide, STATE), normal(BATCH, *wide), each(normal(BATCH, MAMBA_HEADS)),
+            -positive(MAMBA_HEADS).view(-1, 1, 1).expand(*wide, STATE), normal(BATCH, MAMBA_GROUPS, STATE),
+            normal(BATCH, MAMBA_GROUPS, STATE), each(single(MAMBA_HEADS)), *between,
+            each(single(MAMBA_HEADS)))  # fmt: skip
+
+
 def experts(tokens: int, block: int, number: int = 8, top: int = 2) -> tuple[torch.Tensor, ...]:
     """Weights of the experts of each token, their numbers, and the tokens sorted by expert in blocks."""
     chosen = torch.rand(tokens, number, device=DEVICE).topk(top).indices.int()
