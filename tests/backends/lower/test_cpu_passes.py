@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "cpu_passes"
 def passes_of():
     """The CPU's own passes by name. Those of the step `cpu` are common ones, which have tests of their own."""
     shared = {*map(name_of, PASSES), "legalize", "cpu"}
-    return {name: step for name, step in steps(GPUTarget("cpu", "x86-64-v3", 1)).items() if name not in shared}
+    return {name: step for name, step in steps(GPUTarget("cpu", "graniterapids", 1)).items() if name not in shared}
 
 
 @pytest.mark.parametrize("case", cases.parameters(FOLDER))
